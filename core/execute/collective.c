@@ -44,14 +44,11 @@ static weft_status move(weft_run *run, const where *w, const weft_exchange_part 
 
 /* ---- the transport ---- */
 
-static weft_status call(const weft_groups *g, const weft_exchange_part *p, void *send, void *recv,
-                        weft_queue *queue, weft_error *err)
+static weft_status call(const weft_groups *g, void *of, const weft_exchange_part *p, void *send,
+                        void *recv, weft_queue *queue, weft_error *err)
 {
     const weft_transport *t = g->transport;
     void *self = g->transport_self;
-    const weft_group *group =
-        weft_groups_find(g, WEFT_CHANNEL_COLLECTIVES, p->step->axes, p->step->n_axes);
-    void *of = group->handle;
     switch (p->step->move) {
     case WEFT_ALL_GATHER:
         return t->all_gather(self, of, send, recv, p->count, p->dtype, queue, err);
@@ -82,9 +79,10 @@ static weft_doing set_task(const weft_groups *groups, const weft_node *n, const 
 }
 
 /* Calls of parts [from, to), which do not wait for each other: as one, where the transport may. */
-static weft_status call_all(const weft_groups *g, const where *w, int from, int to,
-                            weft_queue *queue, weft_error *err)
+static weft_status call_all(weft_run *run, const where *w, int from, int to, weft_queue *queue,
+                            weft_error *err)
 {
+    const weft_groups *g = &run->groups;
     const weft_transport *t = g->transport;
     const weft_exchange_part *parts = w->in->exchange->parts;
     const weft_step *step = parts[from].step;
@@ -93,8 +91,12 @@ static weft_status call_all(const weft_groups *g, const where *w, int from, int 
     weft_status s = as_one ? t->group_begin(g->transport_self, group, err) : WEFT_OK;
     if (s)
         return s;
-    for (int i = from; i < to && !s; i++)
-        s = call(g, &parts[i], address(w, parts[i].send), address(w, parts[i].recv), queue, err);
+    for (int i = from; i < to && !s; i++) {
+        run->plan->plugins->running.sent = parts[i].sent;
+        s = call(g, group, &parts[i], address(w, parts[i].send), address(w, parts[i].recv), queue,
+                 err);
+    }
+    run->plan->plugins->running.sent = NULL;
     weft_status ended = as_one ? t->group_end(g->transport_self, group, s ? NULL : err) : WEFT_OK;
     return s ? s : ended;
 }
@@ -119,13 +121,11 @@ weft_status weft_collective(weft_run *run, const weft_instruction *in, void *wor
     for (int i = 0, next; i < in->exchange->n_parts && !s; i = next) {
         const weft_exchange_part *part = &in->exchange->parts[i];
         set_task(g, in->node, part->step);
-        run->plan->plugins->running.sent = part->sent;
         const double since = weft_now();
         next = part->sends ? end_of_calls(in, i) : i + 1;
-        s = part->sends ? call_all(g, &w, i, next, queue, err) : move(run, &w, part, err);
+        s = part->sends ? call_all(run, &w, i, next, queue, err) : move(run, &w, part, err);
         run->sent_s += part->sends ? weft_now() - since : 0;
     }
-    run->plan->plugins->running.sent = NULL;
     weft_control_set_task(g->control, g->rank, before);
     return s;
 }

@@ -81,6 +81,8 @@ typedef struct weft_device_rates {
                                       that a hop takes */
     double net, net_s;             /* the same to other hosts, a rank's share of the way out */
     double host_link;              /* bytes/s between its memory and the host's, one way */
+    double unsure;                 /* attention may take so many times as long, for nobody has
+                                      measured it: predictions are ranges; 0 or 1: it was measured */
 } weft_device_rates;
 
 /* capability "device". All functions but describe are called between open and close, by the rank's

@@ -252,6 +252,7 @@ typedef struct weft_kernel_work {
     int launches;
     double bytes, before; /* of these, those of launches before the one that computes */
     weft_dtype dtype;
+    double flops; /* that it executes where nothing is masked; 0: the op's. Holds with launches 0 */
 } weft_kernel_work;
 
 typedef struct weft_kernel {

@@ -19,6 +19,7 @@ void weft_roofline_assume(weft_roofline *r, double flops_per_s, double bytes_per
         rates->other = flops_per_s;
         rates->memory = rates->launch_s = 0;
         rates->skips_masked = false;
+        rates->unsure = 0;
     }
     if (bytes_per_s > 0) {
         rates->link = rates->net = bytes_per_s;
@@ -264,7 +265,8 @@ static weft_work_cost compute_cost(const weft_roofline *r, const weft_lowered *l
     const double rate = work == WEFT_WORK_PRODUCT     ? rates->product[dtype]
                         : work == WEFT_WORK_ATTENTION ? rates->attention[dtype]
                                                       : rates->other;
-    const double flops = in->flops * (rates->skips_masked ? 1 - in->masked : 1),
+    const double executed = in->work.flops > 0 ? in->work.flops : in->flops,
+                 flops = executed * (rates->skips_masked ? 1 - in->masked : 1),
                  before = told ? in->work.before : 0,
                  bytes = told ? in->work.bytes - before : bytes_of(in);
     return (weft_work_cost){.work = work,

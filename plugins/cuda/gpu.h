@@ -164,6 +164,8 @@ size_t cuda_sum_workspace(const weft_call *call);
 size_t cuda_amax_workspace(const weft_call *call);
 size_t cuda_attention_workspace(const weft_call *call);
 size_t cuda_attention_dx_workspace(const weft_call *call);
+weft_kernel_work cuda_attention_work(const weft_call *call);
+weft_kernel_work cuda_attention_dx_work(const weft_call *call);
 bool cuda_attention_accepts(const weft_call *call);
 bool cuda_rope_accepts(const weft_call *call);
 bool cuda_quantise_accepts(const weft_call *call);

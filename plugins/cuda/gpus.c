@@ -10,10 +10,12 @@
  *
  * What is reached of a peak: of products, the best that ml-engineering's search of shapes ("maximum
  * achievable matmul flops") found for A100, H100 and B200; of attention, FlashAttention-2's
- * published forward and backward of long causal sequences with heads of 128 elements, for ours is
- * of its kind (for B200 and 4090 a guess); of links, bus bandwidths of nccl-tests as they are
- * commonly shown; of memory, a copy. What a hop takes are NCCL's own figures for rings (LL128,
- * tuning.cc). A launch is a kernel behind another in a captured graph: a guess. */
+ * published forward and backward of long causal sequences with heads of 128 elements (for B200 and
+ * 4090 a guess). Ours is made of the same instructions, but executes eleven products for its seven,
+ * which it tells (cuda_attention_work); and it may reach half of that rate, a guess (UNSURE), for
+ * it copies nothing ahead. Of links, bus bandwidths of nccl-tests as they are commonly shown; of
+ * memory, a copy. What a hop takes are NCCL's own figures for rings (LL128, tuning.cc). A launch is
+ * a kernel behind another in a captured graph: a guess. */
 #include "device.h"
 
 #include <math.h>
@@ -46,6 +48,7 @@ static const struct cuda_known {
 #define REACHED_LINK   0.8
 #define REACHED_NET    0.9
 #define LAUNCH         2e-6
+#define UNSURE         2
 #define HOP_LINK       1.9e-6
 #define HOP_NET        4.0e-6
 
@@ -122,6 +125,7 @@ static void fill(const double *v, cuda_gpu *gpu)
     r->net = REACHED_NET * v[NET];
     r->net_s = v[NET_HOP];
     r->host_link = REACHED_LINK * v[HOST_LINK];
+    r->unsure = UNSURE;
     gpu->sms = (int)v[SMS];
 }
 
@@ -219,6 +223,8 @@ weft_status cuda_gpu_read(const weft_params *params, cuda_gpu *gpu, weft_error *
     for (int i = 1; !s && (word = weft_params_word(params, "gpu", i)); i++)
         s = read_word(params, word, v, given, err);
     fill(v, gpu);
+    if (given[ATTENTION]) /* by whoever knows */
+        gpu->rates.unsure = 0;
     gpu->narrow = v[PEAK_F8] > 0;
     gpu->narrow_rows = gpu->narrow && k->narrow_rows;
     gpu->rates.name =

@@ -52,7 +52,7 @@ enum { PRIORITY = 10 };
     {                                                                                              \
         HEAD(name_, accumulates_), .accepts = accepts_attention,                                   \
                                    .workspace = cuda_##name_##_workspace,                          \
-                                   .launch = cuda_##name_##_launch                                 \
+                                   .work = cuda_##name_##_work, .launch = cuda_##name_##_launch    \
     }
 #define ELEMENTWISE(name_, types_) KERNEL(name_, true, types_, cuda_elementwise_launch)
 #define LOSS(name_, adds_, types_) KERNEL(name_, adds_, types_, cuda_loss_launch)

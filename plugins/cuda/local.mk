@@ -144,7 +144,7 @@ plugins_cuda_test_libemulated_la_CFLAGS = $(AM_CFLAGS) $(CUDA_SANITIZE)
 
 check_PROGRAMS += plugins/cuda/test/test_cuda_kernels plugins/cuda/test/test_cuda_attention \
 	plugins/cuda/test/test_cuda_products plugins/cuda/test/test_cuda_far \
-	plugins/cuda/test/test_emulate
+	plugins/cuda/test/test_cuda_work plugins/cuda/test/test_emulate
 plugins_cuda_test_test_cuda_kernels_SOURCES = plugins/cuda/test/test_cuda_kernels.c $(trial_ops) \
 	plugins/cuda/test/machine.c
 plugins_cuda_test_test_cuda_kernels_LDADD = plugins/cuda/test/libemulated.la $(cuda_emulated) \
@@ -171,6 +171,13 @@ plugins_cuda_test_test_cuda_products_DEPENDENCIES = \
 	$(plugins_cuda_test_test_cuda_kernels_DEPENDENCIES)
 plugins_cuda_test_test_cuda_products_CPPFLAGS = $(plugins_cuda_test_test_cuda_kernels_CPPFLAGS)
 plugins_cuda_test_test_cuda_products_CFLAGS = $(plugins_cuda_test_test_cuda_kernels_CFLAGS)
+
+plugins_cuda_test_test_cuda_work_SOURCES = plugins/cuda/test/test_cuda_work.c \
+	$(trial_attention) plugins/cuda/test/machine.c
+plugins_cuda_test_test_cuda_work_LDADD = $(plugins_cuda_test_test_cuda_kernels_LDADD)
+plugins_cuda_test_test_cuda_work_DEPENDENCIES = $(plugins_cuda_test_test_cuda_kernels_DEPENDENCIES)
+plugins_cuda_test_test_cuda_work_CPPFLAGS = $(plugins_cuda_test_test_cuda_kernels_CPPFLAGS)
+plugins_cuda_test_test_cuda_work_CFLAGS = $(plugins_cuda_test_test_cuda_kernels_CFLAGS)
 
 plugins_cuda_test_test_cuda_far_SOURCES = plugins/cuda/test/test_cuda_far.c $(trial_ops) \
 	plugins/cuda/test/machine.c

@@ -104,6 +104,30 @@ static weft_status find_ranges(const weft_call *call, cuda_attention_args *a, we
     return cuda_launch(call->queue, CUDA_KERNEL_attention_ranges, a, (n + warps - 1) / warps, err);
 }
 
+/* ---- what is executed ---- */
+
+/* Of so many products of all queries with all keys, for heads as wide as the kernel's. */
+static weft_kernel_work executed(const cuda_attention_args *a, int size, double products)
+{
+    return (weft_kernel_work){.flops = products * 2.0 * size * a->heads * a->batch *
+                                       (double)a->q_rows * (double)a->k_rows};
+}
+
+weft_kernel_work cuda_attention_work(const weft_call *call)
+{
+    const cuda_attention_args a = args_of(call);
+    return executed(&a, matrix_size(call, &a), 2);
+}
+
+/* dq is 3, and dk with dv 4: scores and their gradients are made in both, and by each block that
+ * has a half of a wide head's columns. */
+weft_kernel_work cuda_attention_dx_work(const weft_call *call)
+{
+    const cuda_attention_args a = args_of(call);
+    const int size = matrix_size(call, &a);
+    return executed(&a, size, 3 + (size > 64 ? 6 : 4));
+}
+
 /* ---- launches ---- */
 
 /* Elements of bf16 in shared memory: `rows` rows of a head, `n` of each operand that is read in

@@ -70,6 +70,19 @@ void attention_forward(trial *t, const attention_case *c, const char *op)
     fill_masks(c, iq, ik, sq, sk);
 }
 
+void attention_backward(trial *t, const attention_case *c)
+{
+    attention_forward(t, c, "attention_dx");
+    attention_heads(trial_in(t, c->dtype, 1, SIZES(c->batch, c->queries, c->heads * c->d)), c,
+                    false);
+    trial_in(t, WEFT_F32, 1, SIZES(c->batch, c->queries, c->heads));
+    attention_heads(trial_in(t, c->dtype, 4, SIZES(c->batch, c->queries, c->heads * c->d)), c,
+                    false);
+    attention_heads(trial_out(t, c->dtype, SIZES(c->batch, c->queries, c->heads * c->d)), c, false);
+    attention_heads(trial_out(t, c->dtype, SIZES(c->batch, c->keys, c->kv_heads * c->d)), c, true);
+    attention_heads(trial_out(t, c->dtype, SIZES(c->batch, c->keys, c->kv_heads * c->d)), c, true);
+}
+
 void attention_check(const attention_case *c)
 {
     trial f, b;
@@ -79,18 +92,9 @@ void attention_check(const attention_case *c)
     weft_tensor *lse = trial_out(&f, WEFT_F32, SIZES(c->batch, c->queries, c->heads));
 
     trial_run(&f, 0, 0, false);
-    attention_forward(&b, c, "attention_dx");
-    attention_heads(trial_in(&b, c->dtype, 1, SIZES(c->batch, c->queries, c->heads * c->d)), c,
-                    false);
-    trial_in(&b, WEFT_F32, 1, SIZES(c->batch, c->queries, c->heads));
-    attention_heads(trial_in(&b, c->dtype, 4, SIZES(c->batch, c->queries, c->heads * c->d)), c,
-                    false);
+    attention_backward(&b, c);
     memcpy(b.ins[7].data, out->data, (size_t)weft_tensor_count(out) * weft_dtype_size(out->dtype));
     memcpy(b.ins[8].data, lse->data, (size_t)weft_tensor_count(lse) * sizeof(float));
-    attention_heads(trial_out(&b, c->dtype, SIZES(c->batch, c->queries, c->heads * c->d)), c,
-                    false);
-    attention_heads(trial_out(&b, c->dtype, SIZES(c->batch, c->keys, c->kv_heads * c->d)), c, true);
-    attention_heads(trial_out(&b, c->dtype, SIZES(c->batch, c->keys, c->kv_heads * c->d)), c, true);
     trial_check(&f);
     trial_check(&b);
 }

@@ -28,6 +28,8 @@ typedef struct attention_case {
 
 /* The forward's operands. */
 void attention_forward(trial *t, const attention_case *c, const char *op);
+/* The backward's operands, the forward's results among them as random numbers, and its results. */
+void attention_backward(trial *t, const attention_case *c);
 /* Says which heads a q or, kv, a k lies in. */
 void attention_heads(weft_tensor *t, const attention_case *c, bool kv);
 /* Both against the plain kernels. */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Attention's gradients in bf16 by matrix instructions. One kernel for dq, one for dk and dv: seven
- * products instead of five, but every sum is made by one block in a fixed order. */
+ * products instead of five, nine for heads of more than 64 elements, whose dk and dv are two
+ * blocks' work; but every sum is made by one block in a fixed order. */
 #include "attention.h"
 
 /* dout . out of every head of every row. */

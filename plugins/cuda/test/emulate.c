@@ -66,6 +66,7 @@ static struct {
     size_t outer_size;
     uint64_t seed;
     bool gave_up; /* fibers have not ended */
+    double flops; /* of matrix instructions, of all launches */
     char error[256];
 } g;
 
@@ -359,11 +360,17 @@ void emulate_mma(float *c, const uint32_t *a, uint32_t b0, uint32_t b1, int line
 {
     warp *w = &g.warps[g.now / LANES];
     int me = g.now % LANES;
+    g.flops += 2.0 * 16 * 8 * 16 / LANES;
     w->mine[me] = a;
     w->theirs[me] = c;
     w->b[me][0] = b0;
     w->b[me][1] = b1;
     meet(PRODUCT, "mma", line);
+}
+
+double emulate_flops(void)
+{
+    return g.flops;
 }
 
 /* ---- a block ---- */

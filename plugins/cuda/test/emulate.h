@@ -45,6 +45,8 @@ typedef struct emulate_watch {
 /* Runs it. NULL, or what the kernel did wrong: a barrier that not all threads of a block reach, or
  * not the same one; lanes of a warp that do different things together. */
 const char *emulate_run(const emulate_launch *launch);
+/* Operations of all matrix instructions so far. */
+double emulate_flops(void);
 
 /* ---- for target.h ---- */
 

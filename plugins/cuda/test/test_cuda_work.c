@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Operations that the kernels of attention execute, counted by the emulator, against those that
+ * they tell a plan and those of the op. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+#include "emulate.h"
+#include "trial_attention.h"
+
+enum { TILE = 64 };
+
+typedef struct counted {
+    double executed, told, op;
+} counted;
+
+static counted count(trial *t)
+{
+    const weft_call call = {.op = t->op,
+                            .attrs = t->attrs,
+                            .n_attrs = t->n_attrs,
+                            .n_ins = t->n_ins,
+                            .n_outs = t->n_outs,
+                            .ins = t->ins,
+                            .outs = t->outs};
+    counted c = {-emulate_flops(), t->kernel->work(&call).flops, t->op->flops(&call)};
+    trial_run(t, 0, 0, false);
+    c.executed += emulate_flops();
+    trial_release(t);
+    return c;
+}
+
+static counted count_op(bool gradient, int64_t d, mask m, int64_t rows)
+{
+    const attention_case c = {
+        .batch = 1,
+        .queries = rows,
+        .keys = rows,
+        .heads = 4,
+        .kv_heads = 2,
+        .d = d,
+        .mask = m,
+        .dtype = WEFT_BF16,
+    };
+    trial t;
+    if (gradient) {
+        attention_backward(&t, &c);
+        return count(&t);
+    }
+    attention_forward(&t, &c, "attention");
+    attention_heads(trial_out(&t, c.dtype, SIZES(c.batch, c.queries, c.heads * c.d)), &c, false);
+    trial_out(&t, WEFT_F32, SIZES(c.batch, c.queries, c.heads));
+    return count(&t);
+}
+
+/* Where all is seen and tiles are full. */
+static void test_products(void **state)
+{
+    static const struct {
+        int64_t d, width; /* of a head, and of the kernel */
+        double gradient;  /* products that it executes for the op's five */
+    } cases[] = {{64, 64, 7}, {128, 128, 9}, {256, 256, 9}, {40, 64, 7}, {96, 128, 9}};
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const double wider = (double)cases[i].width / (double)cases[i].d;
+        const counted f = count_op(false, cases[i].d, MASK_NONE, 2 * TILE),
+                      b = count_op(true, cases[i].d, MASK_NONE, 2 * TILE);
+        assert_true(f.op > 0 && b.op > 0);
+        assert_float_equal(f.executed / f.op, wider, 1e-6);
+        assert_float_equal(b.executed / b.op, wider * cases[i].gradient / 5, 1e-6);
+        assert_float_equal(f.told, f.executed, 1);
+        assert_float_equal(b.told, b.executed, 1);
+    }
+}
+
+/* Tiles that nothing is seen of are skipped: of n x n there are n (n + 1) / 2. */
+static void test_causal(void **state)
+{
+    enum { TILES = 5 };
+    (void)state;
+    for (int gradient = 0; gradient < 2; gradient++) {
+        const counted c = count_op(gradient, 64, MASK_CAUSAL, TILES * TILE);
+        assert_float_equal(c.executed / c.told, (TILES + 1) / (2.0 * TILES), 1e-6);
+    }
+}
+
+/* Without matrix instructions the op's own count holds. */
+static void test_others(void **state)
+{
+    const counted odd = count_op(true, 12, MASK_NONE, TILE);
+    (void)state;
+    assert_float_equal(odd.executed, 0, 0);
+    assert_float_equal(odd.told, 0, 0);
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_products),
+        cmocka_unit_test(test_causal),
+        cmocka_unit_test(test_others),
+    };
+    return trial_main(argc, argv, "cuda_work", tests, sizeof tests / sizeof *tests);
+}
