@@ -15,7 +15,8 @@ const pp_schedule *pp_find_schedule(const char *name);
 const char *pp_schedule_name(int i);
 /* How many stages a rank must have; 0: any number. */
 int pp_schedule_turns(const pp_schedule *schedule);
-/* Are its stages placed as a V? */
+/* Is its order made for stages on a loop, or on a V? */
+bool pp_schedule_is_loop(const pp_schedule *schedule);
 bool pp_schedule_is_v(const pp_schedule *schedule);
 /* Has it tasks for the gradients of weights? */
 bool pp_schedule_splits(const pp_schedule *schedule);

@@ -14,6 +14,9 @@ static weft_where where_of(const pp *self, const char *key)
 static weft_status check_table(const pp *self, weft_error *err)
 {
     const pp_lists *l = &self->lists;
+    if (l->stages == 0)
+        return weft_fail(err, WEFT_ERR_INPUT, (weft_where){l->name, 0},
+                         "no cell is a task of a stage, as 0F0; a row has those of a rank");
     if (l->ranks != self->degree)
         return weft_fail(err, WEFT_ERR_INPUT, where_of(self, "degree"),
                          "[pp] degree = %d: %s has %d row%s, one for each rank; degree = %d is "

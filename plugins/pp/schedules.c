@@ -286,20 +286,21 @@ enum { ANY_TURNS = 0 };
 struct pp_schedule {
     const char *name, *torch; /* PyTorch's class without "Schedule"; NULL: it has none */
     int turns;                /* stages a rank */
-    bool v, splits;           /* placed so; weights have tasks of their own */
+    bool loop, v;             /* what its order is made for; neither: any placement */
+    bool splits;              /* weights have tasks of their own */
     void (*fill)(maker *m, int rank);
 };
 
 static const pp_schedule schedules[] = {
-    {"gpipe", "GPipe", ANY_TURNS, false, false, fill_gpipe},
-    {"1f1b", "1F1B", 1, false, false, fill_1f1b},
-    {"interleaved", "Interleaved1F1B", ANY_TURNS, false, false, fill_1f1b},
-    {"bfs", "LoopedBFS", ANY_TURNS, false, false, fill_bfs},
-    {"zb_h1", NULL, 1, false, true, fill_zero_bubble},
-    {"zb_h2", NULL, 1, false, true, fill_zb_h2},
-    {"interleaved_zb", "InterleavedZeroBubble", ANY_TURNS, false, true, fill_zero_bubble},
-    {"zbv", "ZBVZeroBubble", 2, true, true, fill_zbv},
-    {"dualpipev", "DualPipeV", 2, true, true, fill_dualpipev},
+    {"gpipe", "GPipe", ANY_TURNS, false, false, false, fill_gpipe},
+    {"1f1b", "1F1B", 1, false, false, false, fill_1f1b},
+    {"interleaved", "Interleaved1F1B", ANY_TURNS, true, false, false, fill_1f1b},
+    {"bfs", "LoopedBFS", ANY_TURNS, false, false, false, fill_bfs},
+    {"zb_h1", NULL, 1, false, false, true, fill_zero_bubble},
+    {"zb_h2", NULL, 1, false, false, true, fill_zb_h2},
+    {"interleaved_zb", "InterleavedZeroBubble", ANY_TURNS, true, false, true, fill_zero_bubble},
+    {"zbv", "ZBVZeroBubble", 2, false, true, true, fill_zbv},
+    {"dualpipev", "DualPipeV", 2, false, true, true, fill_dualpipev},
 };
 
 enum { SCHEDULES = sizeof schedules / sizeof schedules[0] };
@@ -341,6 +342,11 @@ const char *pp_schedule_name(int i)
 int pp_schedule_turns(const pp_schedule *schedule)
 {
     return schedule->turns;
+}
+
+bool pp_schedule_is_loop(const pp_schedule *schedule)
+{
+    return schedule->loop;
 }
 
 bool pp_schedule_is_v(const pp_schedule *schedule)

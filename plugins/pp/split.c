@@ -260,6 +260,19 @@ int pp_rank_of(const pp *self, int stage)
     return v ? rank_on_v(self, stage) : rank_on_loop(self, stage);
 }
 
+/* Of several stages a rank, the order of a loop has ranks of a V wait in a circle. */
+static weft_status check_placement(const pp *self, weft_error *err)
+{
+    const bool loop = self->schedule ? pp_schedule_is_loop(self->schedule) : !self->lists.name;
+    if (!loop || self->n_stages == self->degree || !weft_params_is(self->params, "placement", "v"))
+        return WEFT_OK;
+    return weft_fail(err, WEFT_ERR_INPUT, weft_params_where(self->params, "placement"),
+                     "[pp] placement = v: schedule %s is made for a loop; take placement out, or "
+                     "choose schedule = %s",
+                     self->schedule ? weft_params_text(self->params, "schedule") : "interleaved",
+                     self->n_stages == 2 * self->degree ? "zbv" : "gpipe");
+}
+
 static weft_status check_ranks(const pp *self, weft_error *err)
 {
     for (int r = 0; r < self->degree; r++) {
@@ -287,6 +300,7 @@ weft_status pp_split(pp *self, weft_graph *g, weft_error *err)
     weft_status s = self->n_stages ? WEFT_OK : pp_load(self, err);
     if (!s && !self->n_stages) {
         s = find_split(self, g, err);
+        s = s ? s : check_placement(self, err);
         s = s ? s : check_ranks(self, err);
     }
     for (int place = 0, stage = 0; !s && place < self->n_blocks + 2; place++) {

@@ -103,7 +103,8 @@ static void describe_mesh(const random_case *c, unsigned run, weft_text *out)
 {
     for (int i = 0; i < c->n_plugins; i++) {
         const char *name = c->plugins[i].name, *degree = random_get(c, run, name, "degree"),
-                   *replicate = random_get(c, run, name, "replicate");
+                   *replicate = random_get(c, run, name, "replicate"),
+                   *schedule = random_get(c, run, name, "schedule");
         if (!(c->plugins[i].runs & run) || (!degree && strcmp(name, "ac") != 0))
             continue;
         weft_text_print(out, " %s", name);
@@ -111,6 +112,8 @@ static void describe_mesh(const random_case *c, unsigned run, weft_text *out)
             weft_text_print(out, " %s", degree);
         if (replicate)
             weft_text_print(out, " x %s", replicate);
+        if (schedule)
+            weft_text_print(out, " %s", schedule);
     }
 }
 

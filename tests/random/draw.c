@@ -265,6 +265,24 @@ static void draw_cp(drawing *d, mesh *m)
         set(d, m->run, "cp", "reduce_dtype", "", "f32");
 }
 
+/* A schedule with as many stages a rank: V's and those with one have their own number of them. On a
+ * V an order made for a loop may wait in a circle. */
+static void draw_schedule(drawing *d, mesh *m, int stages)
+{
+    char name[RANDOM_VALUE];
+    static const char *const names[] = {"1f1b gpipe bfs zb_h1 zb_h2 interleaved_zb",
+                                        "interleaved gpipe bfs interleaved_zb zbv dualpipev",
+                                        "interleaved gpipe bfs interleaved_zb"};
+    if (one_in(d, 4))
+        return;
+    set(d, m->run, "pp", "schedule", "", "%s", pick(d, names[stages < 3 ? stages - 1 : 2], name));
+    const bool v = strcmp(name, "zbv") == 0 || strcmp(name, "dualpipev") == 0;
+    if (one_in(d, 4) && (v || strcmp(name, "gpipe") == 0))
+        set(d, m->run, "pp", "placement", "", "v");
+    if (one_in(d, 3))
+        set(d, m->run, "pp", "defer", "", "all");
+}
+
 static void draw_pp(drawing *d, mesh *m)
 {
     int layers = random_number(d->c, RANDOM_MANY, d->c->plugins[0].name, "n_layers", 2);
@@ -272,16 +290,13 @@ static void draw_pp(drawing *d, mesh *m)
     if (degree == 1)
         return;
     list(d, "pp", m->run, false);
-    int stages = pick_number(d, "1 1 2 3");
+    int stages = pick_number(d, "1 1 2 2 3");
     stages = degree * stages > layers + 2 && below(d, 8) ? 1 : stages;
-    if (stages > 1) {
+    if (stages > 1)
         set(d, m->run, "pp", "virtual_stages", "", "%d", stages);
-        maybe(d, m->run, "pp", "schedule", "interleaved gpipe");
-    } else if (degree == 3 && one_in(d, 2)) {
+    if (stages == 1 && degree == 3 && one_in(d, 2))
         set(d, m->run, "pp", "split", "", "0 head");
-    } else {
-        maybe(d, m->run, "pp", "schedule", "1f1b gpipe");
-    }
+    draw_schedule(d, m, stages);
 }
 
 static void draw_fsdp(drawing *d, mesh *m)
@@ -378,7 +393,7 @@ static void draw_mesh(drawing *d, unsigned run)
                                        : "16 100"));
     if (one_in(d, 5)) {
         set(d, run, "cpu", "queues", "", "adversarial");
-        set(d, run, "cpu", "adversary_seed", "", "%d", below(d, 1000));
+        set(d, run, "cpu", "adversary_seed", "", "%d", 1 + below(d, 999));
     }
     set(d, run, "weft", "threads", "1", "%d", pick_number(d, "1 1 2 3"));
     if (m.ranks > 1 && below(d, 2))

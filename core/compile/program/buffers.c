@@ -154,7 +154,6 @@ static bool in_place(const weft_compiler *c, const weft_node *n, int r, int p)
     return b->base == WEFT_BASE_ARENA && b->last == p && !to->update_of &&
            (weft_compiler_part(c, p) != WEFT_PART_W ||
             b->first >= weft_compiler_program(c, p)->from); /* else a B may read it behind this */
-    ;
 }
 
 static weft_status add_result(weft_compiler *c, weft_node *n, int r, int p)

@@ -219,12 +219,11 @@ static void lengthen(const finder *f, weft_buffer *b, const way *w, const weft_p
     b->last = hi > b->last ? hi : b->last;
 }
 
-/* Of one micro-batch to the end of the step: programs that run behind its maker stand elsewhere. */
-static void keep(const finder *f, weft_buffer *b, int maker)
+/* From its maker's task to that of its last reader: programs that run between stand elsewhere. */
+static void keep(const finder *f, weft_buffer *b, int maker, int end)
 {
-    int hi = b->last;
-    for (int i = f->at[maker]; i < f->c->l->tasks->n; i++)
-        widen(&b->first, &hi, &f->c->l->programs[f->program[i]]);
+    for (int i = f->at[maker] + 1; i < end; i++)
+        widen(&b->first, &b->last, &f->c->l->programs[f->program[i]]);
 }
 
 static weft_status place(finder *f, int buffer, bool several)
@@ -237,11 +236,12 @@ static weft_status place(finder *f, int buffer, bool several)
                        *read = b->last < f->c->n ? weft_compiler_program(f->c, b->last) : NULL;
     const int maker = index_of(l, made);
     bool *touched = &f->touched[(int64_t)buffer * f->n];
-    if (!b->early && (made == read || !weft_part_is_micro(made->part)))
+    if (!b->early && made == read)
         return WEFT_OK;
     if (!read || !weft_part_is_micro(made->part) || !weft_part_is_micro(read->part)) {
+        find_ends(f, touched);
         if (!b->early && f->micro == 1)
-            keep(f, b, maker);
+            keep(f, b, maker, read ? f->end[0] : l->tasks->n);
         if (!b->early)
             return WEFT_OK;
         read = made; /* once a step; it is read when it is */
