@@ -255,6 +255,20 @@ void weft_differ_values(const json_t *a, const json_t *b, json_t *out, bool *sam
     *same_bits = x && y && strcmp(x, y) == 0;
 }
 
+const json_t *weft_differ_parting(const json_t *values)
+{
+    static const char *const keys[] = {"loss", "grad_norm", "hash", "eval_loss"};
+    const json_t *first = NULL, *o;
+    size_t i;
+    json_array_foreach(values, i, o)
+        for (size_t k = 0; k < sizeof keys / sizeof *keys; k++)
+            if (strcmp(json_string_value(json_object_get(o, "what")), keys[k]) == 0 &&
+                (!first || json_integer_value(json_object_get(o, "step")) <
+                               json_integer_value(json_object_get(first, "step"))))
+                first = o;
+    return first;
+}
+
 static void differ_steps(const weft_subject *a, const weft_subject *b, json_t *out)
 {
     int64_t x = 0, y = 0;

@@ -21,6 +21,9 @@ void weft_differ_settings(const json_t *a, const json_t *b, json_t *out);
 /* The first values that differ, a member of `out` for each key; *same_bits: both have hashes of
  * their last step, and these are equal. */
 void weft_differ_values(const json_t *a, const json_t *b, json_t *out, bool *same_bits);
+/* Of these the first that tells bits apart: loss, eval_loss, grad_norm or hash; NULL: none does.
+ * Whether two runs are equal is decided by this, and by same_bits. */
+const json_t *weft_differ_parting(const json_t *values);
 /* A few lines each kind. */
 void weft_differ_print(const json_t *differences, weft_text *text);
 

@@ -41,6 +41,14 @@ static weft_status plan_again(weft_subject *to, weft_error *err)
     return to->plan || to->no_plan ? WEFT_OK : weft_fail_memory(err);
 }
 
+bool weft_about_is_done(const json_t *about)
+{
+    const json_t *starts = json_object_get(about, "starts"),
+                 *last = json_array_get(starts, json_array_size(starts) - 1);
+    const char *outcome = json_string_value(json_object_get(last, "outcome"));
+    return outcome && strcmp(outcome, "done") == 0;
+}
+
 static weft_status read_run(weft_subject *to, weft_error *err)
 {
     int64_t last = 0;
@@ -49,6 +57,8 @@ static weft_status read_run(weft_subject *to, weft_error *err)
     s = s ? s : weft_folder_read_metrics(to->name, 0, &to->lines, err);
     s = s ? s : plan_again(to, err);
     weft_lines_last(to->lines, "loss", &last);
+    to->damaged = !s && weft_about_is_done(to->about) && is_there(to->name, "metrics.jsonl") &&
+                  last < json_integer_value(json_object_get(to->about, "steps"));
     to->finished = last > 0 && last >= json_integer_value(json_object_get(to->about, "steps"));
     return s;
 }
@@ -126,6 +136,86 @@ static weft_status read_checkpoint(weft_subject *to, const char *path, weft_erro
 
 /* ---- files ---- */
 
+static bool is_strings(const json_t *x)
+{
+    json_t *value;
+    const char *key;
+    json_object_foreach((json_t *)(uintptr_t)x, key, value)
+        if (!json_is_string(value))
+            return false;
+    return json_is_object(x);
+}
+
+static bool is_settings(const json_t *x)
+{
+    json_t *value;
+    const char *key;
+    json_object_foreach((json_t *)(uintptr_t)x, key, value)
+        if (!is_strings(value))
+            return false;
+    return json_is_object(x);
+}
+
+static bool is_list(const json_t *x)
+{
+    size_t i;
+    const json_t *value;
+    json_array_foreach(x, i, value)
+        if (!json_is_string(value))
+            return false;
+    return json_is_array(x);
+}
+
+/* Numbers, or lists of numbers. */
+static bool is_counts(const json_t *x)
+{
+    json_t *value, *inner;
+    const char *key;
+    size_t i;
+    json_object_foreach((json_t *)(uintptr_t)x, key, value) {
+        if (!json_is_number(value) && !json_is_array(value))
+            return false;
+        json_array_foreach(value, i, inner)
+            if (!json_is_number(inner))
+                return false;
+    }
+    return json_is_object(x);
+}
+
+static bool is_number(const json_t *x)
+{
+    return json_is_number(x);
+}
+
+static bool is_string(const json_t *x)
+{
+    return json_is_string(x);
+}
+
+/* A plan of a file is somebody's: every member has its form. */
+static weft_status check_plan(const weft_subject *s, weft_error *err)
+{
+    static const struct {
+        const char *name;
+        bool (*is)(const json_t *);
+    } members[] = {
+        {"settings", is_settings},    {"plugins", is_list},       {"numerics", is_strings},
+        {"program", is_string},       {"ranks", is_number},       {"parameters", is_number},
+        {"trained", is_number},       {"steps", is_number},       {"tokens", is_number},
+        {"micro_batches", is_number}, {"flops", is_number},       {"model_flops", is_number},
+        {"sent", is_number},          {"state", is_number},       {"products", is_counts},
+        {"memory", is_counts},        {"collectives", is_counts}, {"passes", is_counts}};
+    const json_t *version = json_object_get(s->plan, "weft_plan");
+    const char *wrong = json_integer_value(version) == 1 ? NULL : "weft_plan";
+    for (size_t i = 0; !wrong && i < sizeof members / sizeof *members; i++)
+        wrong = members[i].is(json_object_get(s->plan, members[i].name)) ? NULL : members[i].name;
+    return wrong ? weft_fail(err, WEFT_ERR_INPUT, (weft_where){s->name, 0},
+                             "this JSON is no plan, as weft plan --json prints it: its \"%s\" is "
+                             "missing, or of another form",
+                             wrong)
+                 : WEFT_OK;
+}
+
 static weft_status read_plan(weft_subject *to, bool *is, weft_error *err)
 {
     char *data = NULL;
@@ -136,10 +226,8 @@ static weft_status read_plan(weft_subject *to, bool *is, weft_error *err)
     if (*is && !(to->plan = json_loadb(data, size, 0, &why)))
         s = weft_fail(err, WEFT_ERR_INPUT, (weft_where){to->name, why.line}, "no JSON: %s",
                       why.text);
-    else if (*is && (!json_is_object(json_object_get(to->plan, "settings")) ||
-                     json_integer_value(json_object_get(to->plan, "weft_plan")) != 1))
-        s = weft_fail(err, WEFT_ERR_INPUT, (weft_where){to->name, 0},
-                      "this JSON is no plan, as weft plan --json prints it");
+    else if (*is)
+        s = check_plan(to, err);
     to->kind = WEFT_SUBJECT_PLAN;
     weft_free(data);
     return s;
@@ -179,6 +267,82 @@ weft_status weft_subject_read(weft_subject *to, const char *name, const weft_cli
         return read_folder(to, err);
     weft_status s = read_plan(to, &is_plan, err);
     return s || is_plan ? s : read_ini(to, options, err);
+}
+
+/* ---- several ---- */
+
+/* Whose an edit is, from 0; -1: everybody's. */
+static int owner_of(const weft_cli_edit *edit)
+{
+    const bool own = edit->text[0] >= 'A' && edit->text[0] <= 'Z' && edit->text[1] == ':';
+    return own ? edit->text[0] - 'A' : -1;
+}
+
+/* With the letter of one that is not there, or is no INI, an edit would do nothing. */
+static weft_status check_edits(const weft_subject *list, int n, const weft_cli_options *options,
+                               weft_error *err)
+{
+    weft_status s = WEFT_OK;
+    for (int i = 0; i < options->n_edits; i++) {
+        const char *text = options->edits[i].text;
+        const int owner = owner_of(&options->edits[i]);
+        if (owner >= n)
+            s = weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
+                          "%.60s: there is no %c: %d are compared, A: to %c:", text, text[0], n,
+                          'A' + n - 1);
+        else if (owner >= 0 && list[owner].kind != WEFT_SUBJECT_INI)
+            s = weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
+                          "%.60s: %s is no INI, and is taken as it is", text, list[owner].name);
+    }
+    return s;
+}
+
+static weft_status edits_of(const weft_cli_options *all, int n, weft_cli_options *to,
+                            weft_error *err)
+{
+    *to = *all;
+    to->n_edits = 0;
+    to->edits = weft_alloc_zero((size_t)all->n_edits + 1, sizeof *to->edits);
+    if (!to->edits)
+        return weft_fail_memory(err);
+    for (int i = 0; i < all->n_edits; i++) {
+        weft_cli_edit edit = all->edits[i];
+        const int owner = owner_of(&edit);
+        edit.text += owner >= 0 ? 2 : 0;
+        if (owner < 0 || owner == n)
+            to->edits[to->n_edits++] = edit;
+    }
+    return WEFT_OK;
+}
+
+/* What an edit for all gets wrong, each says; it is told once. */
+static void add_errors(const weft_error *from, weft_error *err)
+{
+    for (int i = 0; i < from->n_items; i++) {
+        const char *text = from->items[i].text ? from->items[i].text : "?";
+        bool told = false;
+        for (int k = 0; k < err->n_items && !told; k++)
+            told = err->items[k].text && strcmp(err->items[k].text, text) == 0;
+        if (!told)
+            weft_fail(err, from->items[i].status, WEFT_NOWHERE, "%s", text);
+    }
+}
+
+weft_status weft_subjects_read(weft_subject *to, const char *const *names, int n,
+                               const weft_cli_options *options, weft_error *err)
+{
+    weft_status status = WEFT_OK;
+    for (int i = 0; i < n; i++) {
+        weft_cli_options own;
+        weft_error why = {0};
+        weft_status s = edits_of(options, i, &own, &why);
+        s = s ? s : weft_subject_read(&to[i], names[i], &own, &why);
+        add_errors(&why, err);
+        weft_error_release(&why);
+        weft_free(own.edits);
+        status = status ? status : s;
+    }
+    return status ? status : check_edits(to, n, options, err);
 }
 
 void weft_subject_release(weft_subject *subject)
@@ -228,6 +392,33 @@ double weft_lines_last(const json_t *lines, const char *key, int64_t *step)
         return json_is_number(x) ? json_number_value(x) : NAN;
     }
     return NAN;
+}
+
+static bool is_figure(const json_t *x)
+{
+    return json_is_number(x) || json_is_null(x);
+}
+
+bool weft_lines_have(const json_t *lines, const char *key)
+{
+    for (size_t i = json_array_size(lines); i > 0; i--)
+        if (is_figure(json_object_get(json_array_get(lines, i - 1), key)))
+            return true;
+    return false;
+}
+
+void weft_lines_names(const json_t *lines, weft_text *text)
+{
+    json_t *seen = json_object(), *value, *line;
+    const char *key;
+    size_t i;
+    json_array_foreach((json_t *)(uintptr_t)lines, i, line)
+        json_object_foreach(line, key, value)
+            if (is_figure(value) && strcmp(key, "step") != 0 && !json_object_get(seen, key)) {
+                weft_text_print(text, "%s%s", json_object_size(seen) ? ", " : "", key);
+                json_object_set_new(seen, key, json_true());
+            }
+    json_decref(seen);
 }
 
 double weft_lines_most(const json_t *lines, const char *key)

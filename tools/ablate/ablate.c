@@ -139,8 +139,16 @@ static weft_status make_folder(const ablation *a, int *lock, weft_error *err)
     char *path = weft_format("%s/study.json", a->dir), *text = NULL;
     json_t *o = json_pack("{s:s, s:s, s:s, s:s}", "study", a->study.file, "ini", a->options->ini,
                           "baseline", a->study.variants[0].name, "version", WEFT_VERSION);
+    weft_error why = {0};
     weft_status s = path && o ? weft_make_dirs(a->dir, err) : weft_fail_memory(err);
-    s = s ? s : weft_cli_lock(a->dir, lock, err);
+    if (!s && (s = weft_cli_lock(a->dir, lock, &why)) != WEFT_OK)
+        s = *lock == WEFT_LOCK_BUSY
+                ? weft_fail(err, s, WEFT_NOWHERE,
+                            "another weft ablate is at work in %s; wait for its end, or take "
+                            "another folder with --out",
+                            a->dir)
+                : weft_fail(err, s, WEFT_NOWHERE, "%s", weft_error_text(&why));
+    weft_error_release(&why);
     if (!s && !(text = json_dumps(o, JSON_INDENT(1) | JSON_PRESERVE_ORDER)))
         s = weft_fail_memory(err);
     s = s ? s : weft_write_file(path, text, strlen(text), err);
@@ -152,21 +160,38 @@ static weft_status make_folder(const ablation *a, int *lock, weft_error *err)
 
 /* ---- the command ---- */
 
+static weft_status check_edits(const ablation *a, weft_error *err)
+{
+    weft_status s = WEFT_OK;
+    for (int i = 0; i < a->options->n_edits; i++) {
+        const char *own = ablate_own_setting(&a->options->edits[i]);
+        if (own)
+            s = weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
+                          "-o %s: ablate gives every cell its own; --seeds says which seeds, and "
+                          "--out takes another folder",
+                          own);
+    }
+    return s;
+}
+
 static weft_status prepare(ablation *a, const char *seeds, int64_t jobs, weft_error *err)
 {
     if (a->options->n_arguments != 2)
         return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
                          "ablate takes an INI and a study: weft ablate base.ini study.txt");
     weft_status s = read_seeds(a, seeds, err);
+    weft_status own = check_edits(a, err);
     weft_status read = ablate_study_read(&a->study, a->options->arguments[1], err);
-    if (s || read)
-        return s ? s : read;
+    s = s ? s : own ? own : read;
+    if (a->study.n == 0)
+        return s;
     share_threads(a, jobs);
-    s = check_folder(a, err);
-    weft_status planned = ablate_plan_all(a, err);
-    if (!s && !planned)
+    weft_status planned = ablate_plan_all(a, err); /* of lines that were read: all errors at once */
+    s = s ? s : check_folder(a, err);
+    s = s ? s : planned;
+    if (!s)
         limit_threads(a);
-    return s ? s : planned;
+    return s;
 }
 
 static int conclude(ablation *a, int failed, bool stopped, weft_error *err)
@@ -251,11 +276,12 @@ int weft_cmd_ablate(int argc, char **argv)
         .command = "ablate",
         .arguments = "base.ini study.txt",
         .max_arguments = 2,
-        .summary = "Runs the variants of a study over several seeds, and says what difference each "
-                   "makes, seed by seed. A line of the study is a name and what one would type: "
-                   "--with, --without, -o, -n; the first is the baseline. The same command goes "
-                   "on. Exit code 0: all cells are done; 1: some failed; 2: bad input, nothing was "
-                   "started; 3: stopped.",
+        .summary =
+            "Runs the variants of a study over several seeds, and says what difference each "
+            "makes, seed by seed. A line of the study is a name and what one would type: "
+            "--with, --without, -o, -n; the first is the baseline. The same command goes "
+            "on. Exit code 0: all cells are done; 1: some failed, or another ablate is at work "
+            "in the folder; 2: bad input, nothing was started; 3: stopped.",
         .accepts = WEFT_CLI_INI | WEFT_CLI_RANKS,
         .extra = extra,
     };

@@ -85,6 +85,8 @@ weft_status ablate_read_cells(ablation *a, weft_error *err);
 ablate_result ablate_result_of(const ablation *a, int variant);
 /* NULL: it is not done. seed: its place among the seeds. */
 const ablate_cell *ablate_cell_of(const ablation *a, int variant, int seed);
+/* Has some line the metric, finite or not? */
+bool ablate_has(const ablation *a, const json_t *lines);
 /* The metric's value in a line of metrics.jsonl; NaN. */
 double ablate_value(const ablation *a, const json_t *line);
 

@@ -3,6 +3,7 @@
 #include "ablate.h"
 
 #include "folder.h"
+#include "study/subject.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -40,13 +41,35 @@ static bool is_done(const char *dir)
     json_t *about = NULL;
     weft_error unsaid = {0};
     weft_folder_read_about(dir, &about, &unsaid);
-    const json_t *starts = json_object_get(about, "starts"),
-                 *last = json_array_get(starts, json_array_size(starts) - 1);
-    const char *outcome = json_string_value(json_object_get(last, "outcome"));
-    const bool done = outcome && strcmp(outcome, "done") == 0;
+    const bool done = weft_about_is_done(about);
     json_decref(about);
     weft_error_release(&unsaid);
     return done;
+}
+
+/* A run that is done has metrics up to its last step. What is damaged is put aside, and made anew,
+ * even if checkpoints say that nothing is left to do. */
+static weft_status check_known(const ablation *a, ablate_cell *cell, weft_error *err)
+{
+    int64_t last = 0;
+    weft_error why = {0};
+    weft_status s = weft_folder_read_metrics(cell->dir, 0, &cell->lines, &why);
+    weft_lines_last(cell->lines, "loss", &last);
+    if (s == WEFT_ERR_MEMORY)
+        s = weft_fail_memory(err);
+    else if (s || last < cell->steps) {
+        fprintf(stderr,
+                "warning: %s s%" PRId64 ": its metrics.jsonl has %" PRId64 " of %" PRId64
+                " steps, though it is done: it is put aside, and run again\n",
+                a->study.variants[cell->variant].name, cell->seed, last, cell->steps);
+        json_decref(cell->lines);
+        cell->lines = NULL;
+        cell->known = false;
+        cell->changed = true;
+        s = WEFT_OK;
+    }
+    weft_error_release(&why);
+    return s;
 }
 
 static weft_status make_cell(ablation *a, ablate_cell *cell, weft_error *err)
@@ -64,6 +87,8 @@ static weft_status make_cell(ablation *a, ablate_cell *cell, weft_error *err)
         cell->known = strcmp(before, cell->identity) == 0 && is_done(cell->dir);
         cell->changed = strcmp(before, cell->identity) != 0;
     }
+    if (!s && cell->known)
+        s = check_known(a, cell, err);
     cell->state = cell->known ? ABLATE_DONE : ABLATE_WAITS;
     return s;
 }
@@ -111,6 +136,7 @@ static char **words_of(const ablation *a, const ablate_cell *cell, weft_pool *po
     }
     char **argv = weft_pool_alloc(pool, (2 * (size_t)options.n_edits + 24) * sizeof *argv);
     const char *hash = ablate_setting(plan, "metrics", "hash"),
+               *jsonl = ablate_setting(plan, "metrics", "jsonl"),
                *threads = ablate_setting(plan, "weft", "threads");
     for (size_t i = 0; argv && i < 3; i++)
         argv[n++] = weft_pool_strdup(pool, i == 0 ? "weft" : i == 1 ? "train" : options.ini);
@@ -129,6 +155,10 @@ static char **words_of(const ablation *a, const ablate_cell *cell, weft_pool *po
         argv[n++] = weft_pool_strdup(pool, "-o");
         argv[n++] = weft_pool_format(pool, "metrics.hash=%" PRId64,
                                      cell->steps >= 20 ? cell->steps / 10 : 1);
+    }
+    if (jsonl && strcmp(jsonl, "no") == 0) { /* it is what cells are compared by */
+        argv[n++] = weft_pool_strdup(pool, "-o");
+        argv[n++] = weft_pool_strdup(pool, "metrics.jsonl=yes");
     }
     if (a->threads > 0 && threads && strcmp(threads, "auto") == 0) {
         argv[n++] = weft_pool_strdup(pool, "-o");
@@ -351,6 +381,31 @@ static ablate_cell *next_cell(ablation *a)
     return NULL;
 }
 
+/* Of the baseline's cells that are done: without the metric that is asked for nothing can be held
+ * against them. */
+static weft_status check_metric(ablation *a, weft_error *err)
+{
+    weft_status s = WEFT_OK;
+    weft_text names = {0};
+    for (int i = 0; i < a->n_seeds && !s && a->metric; i++) {
+        ablate_cell *cell = &a->cells[i];
+        if (cell->state != ABLATE_DONE || cell->lines)
+            continue;
+        s = weft_folder_read_metrics(cell->dir, 0, &cell->lines, err);
+    }
+    for (int i = 0; i < a->n_seeds && !s && a->metric; i++) {
+        const json_t *lines = a->cells[i].lines;
+        if (lines && !ablate_has(a, lines) && json_array_size(lines) > 0) {
+            weft_lines_names(lines, &names);
+            s = weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
+                          "--metric %.60s: %s has no such figure in its metrics.jsonl; it has %s",
+                          a->metric, a->study.variants[0].name, weft_text_get(&names));
+        }
+    }
+    weft_text_release(&names);
+    return s;
+}
+
 weft_status ablate_run_cells(ablation *a, int *failed, bool *stopped, weft_error *err)
 {
     const struct timespec pause = {.tv_nsec = 5000000};
@@ -368,6 +423,7 @@ weft_status ablate_run_cells(ablation *a, int *failed, bool *stopped, weft_error
         a->left_steps += a->cells[i].state == ABLATE_DONE ? 0 : a->cells[i].steps;
     for (int turn = 0;; turn++) {
         int running = reap(a, &log);
+        s = s ? s : check_metric(a, err);
         ablate_cell *next = s || asked ? NULL : next_cell(a);
         if (next && running < a->jobs) {
             s = start(a, next, err);

@@ -124,7 +124,7 @@ weft_status ablate_plan_all(ablation *a, weft_error *err)
     if (!a->plans || !a->adds_metrics)
         return weft_fail_memory(err);
     for (int i = 0; i < a->study.n; i++) {
-        weft_status s = plan_one(a, i, err);
+        weft_status s = a->study.variants[i].wrong ? WEFT_ERR_INPUT : plan_one(a, i, err);
         status = status ? status : s;
     }
     return status;

@@ -34,7 +34,7 @@ weft_status ablate_read_cells(ablation *a, weft_error *err)
 {
     weft_status s = WEFT_OK;
     for (int i = 0; i < a->n_cells && !s; i++)
-        if (a->cells[i].state == ABLATE_DONE)
+        if (a->cells[i].state == ABLATE_DONE && !a->cells[i].lines)
             s = weft_folder_read_metrics(a->cells[i].dir, 0, &a->cells[i].lines, err);
     if (!a->metric)
         a->metric = choose_metric(a);
@@ -56,6 +56,12 @@ double ablate_value(const ablation *a, const json_t *line)
     return json_is_number(x) ? json_number_value(x) : NAN;
 }
 
+bool ablate_has(const ablation *a, const json_t *lines)
+{
+    return weft_lines_have(lines, a->metric) ||
+           (strcmp(a->metric, "loss.head") == 0 && weft_lines_have(lines, "loss"));
+}
+
 static double last_value(const ablation *a, const ablate_cell *cell)
 {
     for (size_t i = cell ? json_array_size(cell->lines) : 0; i > 0; i--) {
@@ -68,22 +74,12 @@ static double last_value(const ablation *a, const ablate_cell *cell)
 
 /* ---- bits ---- */
 
-/* The first step in which loss, norm or hash is another; 0: none is. */
+/* The first step that tells the bits of two apart; 0: none does. */
 static int64_t first_apart(const ablate_cell *x, const ablate_cell *y, bool *same_bits)
 {
-    static const char *const keys[] = {"loss", "grad_norm", "hash", "eval_loss"};
     json_t *values = json_array();
-    int64_t first = 0;
-    size_t i;
-    const json_t *o;
     weft_differ_values(x->lines, y->lines, values, same_bits);
-    json_array_foreach(values, i, o)
-        for (size_t k = 0; k < sizeof keys / sizeof *keys; k++) {
-            const int64_t step = json_integer_value(json_object_get(o, "step"));
-            if (strcmp(json_string_value(json_object_get(o, "what")), keys[k]) == 0 &&
-                (!first || step < first))
-                first = step;
-        }
+    const int64_t first = json_integer_value(json_object_get(weft_differ_parting(values), "step"));
     json_decref(values);
     return first;
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "study.h"
 
+#include <stdio.h>
 #include <string.h>
 
 enum { MOST_VARIANTS = 1000, MOST_WORDS = 256, MOST_NAME = 60 };
@@ -13,6 +14,31 @@ static bool is_name(const char *word)
     const size_t n = strlen(word);
     return n > 0 && n <= MOST_NAME && strspn(word, letters) == n && word[0] != '.' &&
            word[0] != '-';
+}
+
+/* What ablate writes into a study's folder beside the variants' folders. */
+static bool is_own_file(const char *name)
+{
+    static const char *const files[] = {"study.json", "lock",     "table.txt",
+                                        "table.csv",  "runs.csv", "index.html"};
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++)
+        if (strcmp(name, files[i]) == 0)
+            return true;
+    return false;
+}
+
+const char *ablate_own_setting(const weft_cli_edit *edit)
+{
+    static const char *const own[] = {"train.seed", "weft.dir"};
+    char section[64], key[64], name[130];
+    if (edit->kind != WEFT_CLI_SET ||
+        sscanf(edit->text, " %63[^. \t] . %63[^= \t]", section, key) != 2)
+        return NULL;
+    snprintf(name, sizeof name, "%s.%s", section, key);
+    for (size_t i = 0; i < sizeof own / sizeof *own; i++)
+        if (strcmp(name, own[i]) == 0)
+            return own[i];
+    return NULL;
 }
 
 /* The next word of a line, unquoted in place; NULL: there is none, or *open: a quote is. */
@@ -39,6 +65,7 @@ static weft_status parse_words(ablate_study *study, ablate_variant *v, weft_wher
 {
     weft_option_values edits = {0};
     weft_error why = {0};
+    weft_status s = WEFT_OK;
     const weft_option list[] = {
         {.name = "o", .argument = "S.K=V", .values = &edits},
         {.name = "with", .argument = "NAME", .values = &edits},
@@ -52,10 +79,10 @@ static weft_status parse_words(ablate_study *study, ablate_variant *v, weft_wher
         argv[i + 1] = (char *)(uintptr_t)v->words[i];
     weft_options_parse(&options, v->n_words + 1, argv, &why);
     for (int i = 0; i < why.n_items; i++)
-        weft_fail(err, WEFT_ERR_INPUT, at,
-                  "%s: %s; a line is a name, and --with, --without, -o "
-                  "and -n as of weft train",
-                  v->name, why.items[i].text ? why.items[i].text : "?");
+        s = weft_fail(err, WEFT_ERR_INPUT, at,
+                      "%s: %s; a line is a name, and --with, --without, -o "
+                      "and -n as of weft train",
+                      v->name, why.items[i].text ? why.items[i].text : "?");
     v->edits = weft_pool_alloc(&study->pool, ((size_t)edits.n + 1) * sizeof *v->edits);
     for (int i = 0; v->edits && i < edits.n; i++) {
         const char *name = edits.list[i].option;
@@ -63,10 +90,18 @@ static weft_status parse_words(ablate_study *study, ablate_variant *v, weft_wher
                                                  : strcmp(name, "with") == 0 ? WEFT_CLI_WITH
                                                                              : WEFT_CLI_WITHOUT,
                                                  edits.list[i].text};
+        const char *own = ablate_own_setting(&v->edits[v->n_edits - 1]);
+        if (own)
+            s = weft_fail(
+                err, WEFT_ERR_INPUT, at,
+                "%s: -o %s: ablate gives every cell its own; seeds are what --seeds says, "
+                "and --out takes another folder",
+                v->name, own);
     }
     weft_option_values_release(&edits);
     weft_error_release(&why);
-    return v->edits ? weft_error_status(err) : weft_fail_memory(err);
+    v->wrong = s != WEFT_OK;
+    return v->edits ? s : weft_fail_memory(err);
 }
 
 static weft_status check_name(const ablate_study *study, const char *name, weft_where at,
@@ -77,6 +112,11 @@ static weft_status check_name(const ablate_study *study, const char *name, weft_
                          "'%.60s' is no name of a variant: it names a folder; letters, digits and "
                          "._-+=, at most %d, no '.' or '-' first",
                          name, MOST_NAME);
+    if (is_own_file(name))
+        return weft_fail(err, WEFT_ERR_INPUT, at,
+                         "'%s' is no name of a variant: it is a file of ablate's own in the "
+                         "study's folder",
+                         name);
     for (int i = 0; i < study->n; i++)
         if (strcmp(study->variants[i].name, name) == 0)
             return weft_fail(err, WEFT_ERR_INPUT, at,

@@ -13,6 +13,7 @@ typedef struct ablate_variant {
     weft_cli_edit *edits;
     int n_edits;
     int64_t ranks; /* -n; 0: not given */
+    bool wrong;    /* told already: it cannot be planned */
 } ablate_variant;
 
 typedef struct ablate_study {
@@ -22,8 +23,10 @@ typedef struct ablate_study {
     int n;
 } ablate_study;
 
-/* Every wrong line is an error of its own. Release in every case. */
+/* Every wrong line is an error of its own, and the others are there. Release in every case. */
 weft_status ablate_study_read(ablate_study *study, const char *file, weft_error *err);
+/* What ablate sets itself for every cell, and no edit may: "train.seed", "weft.dir"; NULL. */
+const char *ablate_own_setting(const weft_cli_edit *edit);
 void ablate_study_release(ablate_study *study);
 
 #endif

@@ -26,7 +26,7 @@ static weft_status read_until(bisection *b, const char *text, weft_error *err)
     if (sscanf(text, " %63[a-z_.A-Z0-9] %2[<>=] %lf @ %lld %n", b->metric, relation, &b->limit,
                &step, &end) != 4 ||
         text[end] || (relation[0] != '<' && relation[0] != '>') ||
-        (relation[1] && relation[1] != '=') || step < 1)
+        (relation[1] && relation[1] != '=') || !isfinite(b->limit) || step < 1)
         return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
                          "--until %.60s: write bits, or a figure of metrics.jsonl, a limit and a "
                          "step, as in 'loss > 2.5 @ 200'",
@@ -186,6 +186,7 @@ static weft_status ask_oracle(search *s, const bool *culprit, weft_error *err)
 {
     char *one = weft_format("%s/a.ini", s->b->dir), *other = weft_format("%s/b.ini", s->b->dir);
     int pipes[2];
+    weft_text found = {0};
     set_all(s, false);
     weft_status status =
         one && other ? bisect_write_ini(s->b, s->has, one, err) : weft_fail_memory(err);
@@ -205,19 +206,41 @@ static weft_status ask_oracle(search *s, const bool *culprit, weft_error *err)
         close(pipes[1]);
         FILE *from = fdopen(pipes[0], "r");
         if (from)
-            take_lines(from, s->text);
+            take_lines(from, &found);
         if (from)
             fclose(from);
         int state;
         while (child > 0 && waitpid(child, &state, 0) < 0 && errno == EINTR)
             ;
+        weft_text_add(s->text, "by the oracle, ");
+        print_set(s, culprit, s->text);
+        weft_text_print(s->text, ":\n%s",
+                        found.size ? weft_text_get(&found)
+                                   : "  no value parts that it can hold against another\n");
     }
+    weft_text_release(&found);
     weft_free(one);
     weft_free(other);
     return status;
 }
 
 /* ---- all of it ---- */
+
+/* One that neither run has tells nothing of them. */
+static weft_status check_metric(const bisection *b, const json_t *lines, weft_error *err)
+{
+    weft_text names = {0};
+    if (!*b->metric || weft_lines_have(b->first, b->metric) || weft_lines_have(lines, b->metric))
+        return WEFT_OK;
+    weft_lines_names(b->first, &names);
+    weft_status s =
+        weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
+                  "--until: neither run has a figure '%s' within %lld steps; metrics.jsonl "
+                  "has %s",
+                  b->metric, (long long)b->steps, weft_text_get(&names));
+    weft_text_release(&names);
+    return s;
+}
 
 static weft_status try_ends(search *s, bool *same, weft_error *err)
 {
@@ -232,7 +255,11 @@ static weft_status try_ends(search *s, bool *same, weft_error *err)
         return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
                          "--until holds for the first run, too, so no difference does it");
     set_all(s, true);
-    status = status ? status : try_set(s, &outcome, NULL, err);
+    json_t *lines = NULL;
+    status = status ? status : try_set(s, &outcome, &lines, err);
+    if (!status && lines)
+        status = check_metric(b, lines, err);
+    json_decref(lines);
     if (!status && outcome == BISECT_REFUSED)
         return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE, "the second run cannot be run: %s",
                          weft_text_get(s->why));
@@ -263,9 +290,6 @@ static weft_status look(search *s, bool oracle, bool *same, weft_error *err)
             s->kept[i] = true;
             break;
         }
-    weft_text_add(s->text, "by the oracle, ");
-    print_set(s, s->kept, s->text);
-    weft_text_add(s->text, ":\n");
     return ask_oracle(s, s->kept, err);
 }
 
@@ -313,21 +337,33 @@ static int conclude(const bisection *b, bool same, weft_text *text)
     return code ? code : b->n > 0 && !same;
 }
 
+/* A step that no run makes. */
+static weft_status check_step(const bisection *b, const weft_subject *subjects, weft_error *err)
+{
+    json_int_t most = 0;
+    for (int i = 0; i < 2; i++) {
+        const json_int_t steps = json_integer_value(json_object_get(subjects[i].plan, "steps"));
+        most = steps > most ? steps : most;
+    }
+    if (!*b->metric || b->steps <= most)
+        return WEFT_OK;
+    return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
+                     "--until: there is no step %lld: the longer of both runs has %lld",
+                     (long long)b->steps, (long long)most);
+}
+
 static int bisect(const weft_cli_options *options, bisection *b, bool oracle, weft_error *err)
 {
     weft_subject subjects[2] = {0};
     weft_text text = {0};
     bool same = false;
-    weft_status s = WEFT_OK;
-    for (int i = 0; i < 2; i++) { /* both are told what is wrong with them */
-        weft_status read = weft_subject_read(&subjects[i], options->arguments[i], options, err);
-        s = s ? s : read;
-    }
+    weft_status s = weft_subjects_read(subjects, options->arguments, 2, options, err);
     for (int i = 0; i < 2 && !s; i++)
         if (subjects[i].kind == WEFT_SUBJECT_CHECKPOINT || !subjects[i].plan)
             s = weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
                           "%s cannot be planned, so it cannot be run: %s", subjects[i].name,
                           subjects[i].no_plan ? subjects[i].no_plan : "it is a checkpoint");
+    s = s ? s : check_step(b, subjects, err);
     b->a = subjects[0].plan;
     b->b = subjects[1].plan;
     s = s ? s : bisect_find_differences(b, err);
@@ -377,7 +413,8 @@ int weft_cmd_bisect(int argc, char **argv)
             "or "
             "several that only do so together. A is good, B is bad; INIs or run folders. Runs A "
             "with "
-            "each difference alone, then with what is left of them. Exit code 0: the runs are the "
+            "each difference alone, then with what is left of them. -o, --with and --without are "
+            "for both INIs; A: or B: in front makes them that one's. Exit code 0: the runs are the "
             "same; 1: it says what does it; 2: bad input.",
         .accepts = WEFT_CLI_INI | WEFT_CLI_RANKS,
         .extra = extra,

@@ -95,18 +95,9 @@ static _Noreturn void run_child(const bisection *b, const char *ini)
 
 static const json_t *first_difference(const bisection *b, const json_t *lines, json_t *values)
 {
-    static const char *const keys[] = {"loss", "grad_norm", "hash"};
-    const json_t *found = NULL, *o;
     bool same;
-    size_t i;
     weft_differ_values(b->first, lines, values, &same);
-    json_array_foreach(values, i, o)
-        for (int k = 0; k < 3; k++)
-            if (strcmp(json_string_value(json_object_get(o, "what")), keys[k]) == 0 &&
-                (!found || json_integer_value(json_object_get(o, "step")) <
-                               json_integer_value(json_object_get(found, "step"))))
-                found = o;
-    return found;
+    return weft_differ_parting(values);
 }
 
 void bisect_print_first(const bisection *b, const json_t *lines, weft_text *text)

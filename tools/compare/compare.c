@@ -18,40 +18,14 @@ typedef struct comparison {
 
 /* ---- reading ---- */
 
-/* "A:" and "B:" in front of an edit make it that subject's alone. */
-static weft_status edits_of(const weft_cli_options *all, int n, weft_cli_options *to,
-                            weft_error *err)
-{
-    *to = *all;
-    to->n_edits = 0;
-    to->edits = weft_alloc_zero((size_t)all->n_edits + 1, sizeof *to->edits);
-    if (!to->edits)
-        return weft_fail_memory(err);
-    for (int i = 0; i < all->n_edits; i++) {
-        weft_cli_edit edit = all->edits[i];
-        const bool own = edit.text[0] >= 'A' && edit.text[0] <= 'Z' && edit.text[1] == ':';
-        if (own && edit.text[0] - 'A' != n)
-            continue;
-        edit.text += own ? 2 : 0;
-        to->edits[to->n_edits++] = edit;
-    }
-    return WEFT_OK;
-}
-
 static weft_status read_all(comparison *c, const weft_cli_options *options, weft_error *err)
 {
     c->subjects = weft_alloc_zero((size_t)options->n_arguments, sizeof *c->subjects);
     c->differences = weft_alloc_zero((size_t)options->n_arguments, sizeof *c->differences);
     if (!c->subjects || !c->differences)
         return weft_fail_memory(err);
-    weft_status status = WEFT_OK; /* every subject that is wrong is told */
-    for (; c->n < options->n_arguments; c->n++) {
-        weft_cli_options own;
-        weft_status s = edits_of(options, c->n, &own, err);
-        s = s ? s : weft_subject_read(&c->subjects[c->n], options->arguments[c->n], &own, err);
-        weft_free(own.edits);
-        status = status ? status : s;
-    }
+    c->n = options->n_arguments;
+    weft_status status = weft_subjects_read(c->subjects, options->arguments, c->n, options, err);
     for (int i = 1; !status && i < c->n; i++)
         status = weft_differ(&c->subjects[0], &c->subjects[i], &c->differences[i], err);
     return status;
@@ -75,7 +49,8 @@ static const char *kind_of(const weft_subject *s)
     return words[s->kind];
 }
 
-/* Do both end with the same bits? NULL: nothing that has ended is compared. */
+/* Have both the same bits, by the last hash and all that was computed before? NULL: nothing that
+ * has ended is compared. */
 static const char *bits_of(const weft_subject *a, const weft_subject *b)
 {
     if (a->kind == WEFT_SUBJECT_CHECKPOINT && b->kind == a->kind)
@@ -85,9 +60,9 @@ static const char *bits_of(const weft_subject *a, const weft_subject *b)
     json_t *values = json_array();
     bool same = false;
     weft_differ_values(a->lines, b->lines, values, &same);
-    const bool apart = json_array_size(values) > 0;
+    const bool apart = weft_differ_parting(values) != NULL;
     json_decref(values);
-    return same ? "equal" : apart ? "differ" : "not known";
+    return apart ? "differ" : same ? "equal" : "not known";
 }
 
 typedef struct figures {
@@ -155,12 +130,17 @@ static void print_pair(const comparison *c, int i, weft_text *text)
         if ((k ? b : a)->no_plan)
             weft_text_print(text, "plan: none of %s, so settings are not compared: %s\n",
                             (k ? b : a)->name, (k ? b : a)->no_plan);
+    for (int k = 0; k < 2; k++)
+        if ((k ? b : a)->damaged)
+            weft_text_print(text,
+                            "damaged: %s was done, and its metrics.jsonl lacks the last steps\n",
+                            (k ? b : a)->name);
     if (bits && strcmp(bits, "not known") == 0)
         weft_text_add(text, "bits: all figures are equal; whether the bits are, [metrics] hash "
                             "would say\n");
     else if (bits)
         weft_text_print(text, "bits: %s\n", bits);
-    if (json_array_size(c->differences[i]) == 0)
+    if (json_array_size(c->differences[i]) == 0 && !a->damaged && !b->damaged)
         weft_text_add(text, "nothing differs\n");
 }
 
@@ -303,7 +283,8 @@ static int conclude(const comparison *c, bool json, bool csv, const char *html, 
     int code = s ? weft_cli_conclude(s, err) : weft_cli_print(&text);
     for (int i = 1; !code && i < c->n; i++) {
         const char *bits = bits_of(&c->subjects[0], &c->subjects[i]);
-        code = json_array_size(c->differences[i]) > 0 || (bits && strcmp(bits, "differ") == 0);
+        code = json_array_size(c->differences[i]) > 0 || (bits && strcmp(bits, "differ") == 0) ||
+               c->subjects[0].damaged || c->subjects[i].damaged;
     }
     weft_text_release(&text);
     return code;
