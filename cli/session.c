@@ -189,9 +189,20 @@ weft_status weft_session_init(weft_session *s, const weft_cli_options *options, 
     return weft_plugins_create(s->plugins, &s->host, err);
 }
 
+/* On some rank: one of a pipeline may have frozen blocks alone. */
+static bool learns(const weft_graph *g)
+{
+    for (const weft_node *n = weft_graph_first(g); n; n = n->next)
+        for (int i = 0; i < n->n_outs; i++)
+            if (n->outs[i]->update_of &&
+                weft_node_is(n->outs[i]->update_of->node, WEFT_OP_PARAMETER))
+                return true;
+    return false;
+}
+
 weft_status weft_session_check_learns(const weft_session *s, const weft_plan *plan, weft_error *err)
 {
-    if (weft_lowered_program(plan->lowered[WEFT_MODE_TRAIN], WEFT_PART_UPDATE, 0)->n > 0)
+    if (learns(plan->lowered[WEFT_MODE_TRAIN]->graph))
         return WEFT_OK;
     return weft_fail(err, WEFT_ERR_INPUT, weft_params_where(s->run, "plugins"),
                      "no listed plugin is an optimizer, so nothing would be learnt; list one, as "
