@@ -352,6 +352,25 @@ static weft_status check_step(const bisection *b, const weft_subject *subjects, 
                      (long long)b->steps, (long long)most);
 }
 
+/* Of runs as many as they had, unless -n says how many: a number of ranks is no difference between
+ * INIs, and could not be taken away. */
+static weft_status find_ranks(bisection *b, const weft_subject *subjects, weft_error *err)
+{
+    int64_t had[2];
+    for (int i = 0; i < 2; i++)
+        had[i] = (int64_t)json_array_size(json_object_get(subjects[i].about, "ranks"));
+    if (b->ranks > 0)
+        return WEFT_OK;
+    if (had[0] && had[1] && had[0] != had[1])
+        return weft_fail(
+            err, WEFT_ERR_INPUT, WEFT_NOWHERE,
+            "number of ranks: %s ran on %lld, %s on %lld; say with -n on how many both are to "
+            "run",
+            subjects[0].name, (long long)had[0], subjects[1].name, (long long)had[1]);
+    b->ranks = had[0] ? had[0] : had[1];
+    return WEFT_OK;
+}
+
 static int bisect(const weft_cli_options *options, bisection *b, bool oracle, weft_error *err)
 {
     weft_subject subjects[2] = {0};
@@ -364,6 +383,7 @@ static int bisect(const weft_cli_options *options, bisection *b, bool oracle, we
                           "%s cannot be planned, so it cannot be run: %s", subjects[i].name,
                           subjects[i].no_plan ? subjects[i].no_plan : "it is a checkpoint");
     s = s ? s : check_step(b, subjects, err);
+    s = s ? s : find_ranks(b, subjects, err);
     b->a = subjects[0].plan;
     b->b = subjects[1].plan;
     s = s ? s : bisect_find_differences(b, err);
