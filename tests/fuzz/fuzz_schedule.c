@@ -24,14 +24,18 @@ static const char *const words[] = {
     "RESHARD", "-1",      "65536",       "16777217", "2147483648", "9223372036854775808",
     NULL};
 
+enum { RANKS = 2 };
+
 static weft_status parse(const char *data, size_t n)
 {
     weft_error err = {0};
     weft_tasks *t = NULL;
-    if (weft_tasks_create(2, 4, 2, true, &t, &err))
+    if (weft_tasks_create(RANKS, 4, 2, true, &t, &err))
         abort();
     pp_lists lists;
     weft_status s = pp_lists_read("x", data, n, &lists, &err);
+    if (!s && lists.ranks > RANKS) /* as the plugin refuses it */
+        s = weft_fail(&err, WEFT_ERR_INPUT, WEFT_NOWHERE, "rank %d", lists.ranks - 1);
     s = s ? s : pp_lists_fill(&lists, t, &err);
     pp_lists_release(&lists);
     fuzz_check(s, &err);
