@@ -336,6 +336,8 @@ weft_status weft_graph_copy_weights(weft_graph *g);
 void weft_graph_assign_parts(weft_graph *g);
 /* Does the maker run no later than the reader, by part and stage? */
 bool weft_node_may_read(const weft_node *reader, const weft_node *maker);
+/* Sets mark 1 on what makes the loss, reports and gradients, which are looked at in every step. */
+void weft_graph_mark_shown(weft_graph *g);
 
 /* ---- every H steps (every.c) ---- */
 

@@ -44,13 +44,7 @@ static void mark_wanted(weft_graph *g)
             n->mark =
                 n->mark || n->outs[r]->update_of || (n->outs[r]->fetch && n->outs[r]->n_uses == 0);
     }
-    if (g->loss_report)
-        g->loss_report->node->mark = 1;
-    for (int i = 0; i < g->n_reports; i++)
-        g->reports[i].value->node->mark = 1;
-    for (int i = 0; i < g->n_parameters; i++)
-        if (g->parameters[i]->gradient)
-            g->parameters[i]->gradient->node->mark = 1;
+    weft_graph_mark_shown(g);
 }
 
 /* 0: nobody reads it in any step. */

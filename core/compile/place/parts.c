@@ -26,12 +26,8 @@ bool weft_node_may_read(const weft_node *reader, const weft_node *maker)
 
 /* ---- parts ---- */
 
-/* Sets mark 1 on what a reported or observed number needs, and on gradients, which are looked at
- * before the update: of the nodes after the last micro-batch these run before it. */
-static void mark_reported(weft_graph *g)
+void weft_graph_mark_shown(weft_graph *g)
 {
-    for (weft_node *n = g->first; n; n = n->next)
-        n->mark = 0;
     if (g->loss_report)
         g->loss_report->node->mark = 1;
     for (int i = 0; i < g->n_reports; i++)
@@ -39,6 +35,15 @@ static void mark_reported(weft_graph *g)
     for (int i = 0; i < g->n_parameters; i++)
         if (g->parameters[i]->gradient)
             g->parameters[i]->gradient->node->mark = 1;
+}
+
+/* Sets mark 1 on what a reported or observed number needs, and on gradients, which are looked at
+ * before the update: of the nodes after the last micro-batch these run before it. */
+static void mark_reported(weft_graph *g)
+{
+    for (weft_node *n = g->first; n; n = n->next)
+        n->mark = 0;
+    weft_graph_mark_shown(g);
     for (weft_node *n = g->last; n; n = n->prev) {
         for (int i = 0; i < n->n_outs; i++)
             n->mark = n->mark || n->outs[i]->fetch;
