@@ -137,7 +137,10 @@ void weft_differ_settings(const json_t *a, const json_t *b, json_t *out)
 
 /* ---- what plans come to ---- */
 
-static void differ_members(const char *group, const json_t *x, const json_t *y, json_t *out)
+/* Of two objects, members that are not alike in both; group: in front of their names, NULL:
+ * nothing. */
+static void differ_members(const char *kind, const char *group, const json_t *x, const json_t *y,
+                           json_t *out)
 {
     const char *key;
     json_t *value;
@@ -147,8 +150,8 @@ static void differ_members(const char *group, const json_t *x, const json_t *y, 
             if (turn ? other != NULL : json_equal(value, other))
                 continue;
             weft_text what = {0};
-            weft_text_print(&what, "%s: %s", group, key);
-            note(out, "plan", weft_text_get(&what), turn ? NULL : keep(value),
+            weft_text_print(&what, "%s%s%s", group ? group : "", group ? ": " : "", key);
+            note(out, kind, weft_text_get(&what), turn ? NULL : keep(value),
                  turn ? keep(value) : keep(other));
             weft_text_release(&what);
         }
@@ -168,8 +171,8 @@ static void differ_plans(const json_t *a, const json_t *b, json_t *out)
             note(out, "plan", numbers[i], keep(json_object_get(a, numbers[i])),
                  keep(json_object_get(b, numbers[i])));
     for (size_t i = 0; i < sizeof groups / sizeof *groups; i++)
-        differ_members(groups[i], json_object_get(a, groups[i]), json_object_get(b, groups[i]),
-                       out);
+        differ_members("plan", groups[i], json_object_get(a, groups[i]),
+                       json_object_get(b, groups[i]), out);
     if (json_array_size(out) == before && !json_equal(x, y))
         note(out, "plan", "program", keep(x), keep(y));
 }
@@ -312,19 +315,6 @@ static void differ_code(const json_t *a, const json_t *b, json_t *out)
     }
 }
 
-static void differ_tensors(const json_t *x, const json_t *y, json_t *out)
-{
-    const char *key;
-    json_t *value;
-    for (int turn = 0; turn < 2; turn++)
-        json_object_foreach((json_t *)(uintptr_t)(turn ? y : x), key, value) {
-            const json_t *other = json_object_get(turn ? x : y, key);
-            if (turn ? other != NULL : json_equal(value, other))
-                continue;
-            note(out, "tensor", key, turn ? NULL : keep(value), turn ? keep(value) : keep(other));
-        }
-}
-
 weft_status weft_differ(const weft_subject *a, const weft_subject *b, json_t **out, weft_error *err)
 {
     bool same_bits;
@@ -346,7 +336,7 @@ weft_status weft_differ(const weft_subject *a, const weft_subject *b, json_t **o
         weft_differ_values(a->lines, b->lines, *out, &same_bits);
     }
     if (a->tensors && b->tensors)
-        differ_tensors(a->tensors, b->tensors, *out);
+        differ_members("tensor", NULL, a->tensors, b->tensors, *out);
     return WEFT_OK;
 }
 
