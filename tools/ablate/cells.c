@@ -9,6 +9,7 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <signal.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -121,60 +122,85 @@ void ablate_release_cells(ablation *a)
 
 /* ---- a process ---- */
 
-/* Its words; all of it in the pool. */
+/* The words of a command, in a pool. */
+typedef struct command {
+    weft_pool *pool;
+    char **argv;
+    int n;
+    bool out_of_memory;
+} command;
+
+static void say(command *c, const char *word)
+{
+    char *own = weft_pool_strdup(c->pool, word);
+    c->out_of_memory = c->out_of_memory || !own;
+    c->argv[c->n++] = own;
+}
+
+__attribute__((format(printf, 2, 3))) static void set(command *c, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    char *text = weft_vformat(format, args);
+    va_end(args);
+    say(c, "-o");
+    say(c, text ? text : "");
+    c->out_of_memory = c->out_of_memory || !text;
+    weft_free(text);
+}
+
+/* What cells are compared by, and threads where several run at once. */
+static void set_for_comparison(const ablation *a, const ablate_cell *cell, command *c)
+{
+    const json_t *plan = a->plans[cell->variant];
+    const char *hash = ablate_setting(plan, "metrics", "hash"),
+               *jsonl = ablate_setting(plan, "metrics", "jsonl"),
+               *threads = ablate_setting(plan, "weft", "threads");
+    if (a->adds_metrics[cell->variant]) {
+        say(c, "--with");
+        say(c, "metrics");
+    }
+    if (hash && strcmp(hash, "0") == 0)
+        set(c, "metrics.hash=%" PRId64, cell->steps >= 20 ? cell->steps / 10 : 1);
+    if (jsonl && strcmp(jsonl, "no") == 0)
+        set(c, "metrics.jsonl=yes");
+    if (a->threads > 0 && threads && strcmp(threads, "auto") == 0)
+        set(c, "weft.threads=%d", a->threads);
+    set(c, "train.seed=%" PRId64, cell->seed);
+    set(c, "weft.dir=%s", cell->dir);
+}
+
+/* Its words; all of it in the pool. NULL: out of memory. */
 static char **words_of(const ablation *a, const ablate_cell *cell, weft_pool *pool)
 {
     static const char *const names[] = {
         [WEFT_CLI_SET] = "-o", [WEFT_CLI_WITH] = "--with", [WEFT_CLI_WITHOUT] = "--without"};
-    const json_t *plan = a->plans[cell->variant];
+    enum { OTHERS = 24 };
+    char ranks[24];
     weft_cli_options options;
     weft_error unsaid = {0};
-    int n = 0;
     if (ablate_options_of(a, cell->variant, &options, &unsaid)) {
         weft_error_release(&unsaid);
         return NULL;
     }
-    char **argv = weft_pool_alloc(pool, (2 * (size_t)options.n_edits + 24) * sizeof *argv);
-    const char *hash = ablate_setting(plan, "metrics", "hash"),
-               *jsonl = ablate_setting(plan, "metrics", "jsonl"),
-               *threads = ablate_setting(plan, "weft", "threads");
-    for (size_t i = 0; argv && i < 3; i++)
-        argv[n++] = weft_pool_strdup(pool, i == 0 ? "weft" : i == 1 ? "train" : options.ini);
-    for (int i = 0; argv && i < options.n_edits; i++) {
-        argv[n++] = weft_pool_strdup(pool, names[options.edits[i].kind]);
-        argv[n++] = weft_pool_strdup(pool, options.edits[i].text);
+    const size_t most = 2 * (size_t)options.n_edits + OTHERS;
+    command c = {.pool = pool, .argv = weft_pool_alloc(pool, most * sizeof *c.argv)};
+    if (c.argv) {
+        say(&c, "weft");
+        say(&c, "train");
+        say(&c, options.ini);
+        for (int i = 0; i < options.n_edits; i++) {
+            say(&c, names[options.edits[i].kind]);
+            say(&c, options.edits[i].text);
+        }
+        set_for_comparison(a, cell, &c);
+        snprintf(ranks, sizeof ranks, "-n%d", options.ranks);
+        if (options.ranks > 0)
+            say(&c, ranks);
+        say(&c, "--wait"); /* for one that was left behind, and ends soon */
     }
     weft_free(options.edits);
-    if (!argv)
-        return NULL;
-    if (a->adds_metrics[cell->variant]) {
-        argv[n++] = weft_pool_strdup(pool, "--with");
-        argv[n++] = weft_pool_strdup(pool, "metrics");
-    }
-    if (hash && strcmp(hash, "0") == 0) {
-        argv[n++] = weft_pool_strdup(pool, "-o");
-        argv[n++] = weft_pool_format(pool, "metrics.hash=%" PRId64,
-                                     cell->steps >= 20 ? cell->steps / 10 : 1);
-    }
-    if (jsonl && strcmp(jsonl, "no") == 0) { /* it is what cells are compared by */
-        argv[n++] = weft_pool_strdup(pool, "-o");
-        argv[n++] = weft_pool_strdup(pool, "metrics.jsonl=yes");
-    }
-    if (a->threads > 0 && threads && strcmp(threads, "auto") == 0) {
-        argv[n++] = weft_pool_strdup(pool, "-o");
-        argv[n++] = weft_pool_format(pool, "weft.threads=%d", a->threads);
-    }
-    argv[n++] = weft_pool_strdup(pool, "-o");
-    argv[n++] = weft_pool_format(pool, "train.seed=%" PRId64, cell->seed);
-    argv[n++] = weft_pool_strdup(pool, "-o");
-    argv[n++] = weft_pool_format(pool, "weft.dir=%s", cell->dir);
-    if (options.ranks > 0)
-        argv[n++] = weft_pool_format(pool, "-n%d", options.ranks);
-    argv[n++] = weft_pool_strdup(pool, "--wait"); /* for one that was left behind, and ends soon */
-    for (int i = 0; i < n; i++)
-        if (!argv[i])
-            return NULL;
-    return argv;
+    return c.out_of_memory ? NULL : c.argv;
 }
 
 static weft_status write_note(const ablate_cell *cell, char **argv, weft_error *err)
