@@ -21,19 +21,14 @@ typedef struct reader {
     weft_error *err;
 } reader;
 
+/* Lists have no commas but in comments, whatever is wrong with the first cell. */
 bool pp_is_table(const char *text)
 {
     while (*text == ' ' || *text == '\t' || *text == '\r' || *text == '\n')
         text++;
-    if (*text == ',' || *text == '"' || *text == '(')
-        return true;
-    while (*text >= '0' && *text <= '9')
-        text++;
-    while ((*text >= 'A' && *text <= 'Z') || *text == '_')
-        text++;
-    while (*text >= '0' && *text <= '9')
-        text++;
-    return *text == ',';
+    return *text == '"' || *text == '(' ||
+           (*text != '#' && strncmp(text, "rank", 4) != 0 &&
+            memchr(text, ',', strcspn(text, "\r\n#")));
 }
 
 static weft_status wrong(const reader *r, const char *cell, size_t n, const char *what)
@@ -158,7 +153,7 @@ static weft_status take_cell(reader *r)
             r->line++;
             r->line_begin = r->at + 1;
         }
-        weft_text_print(&r->cell, "%c", *r->at);
+        weft_text_add_bytes(&r->cell, r->at, 1);
     }
     return quoted ? wrong(r, "\"", 1, "begins a cell that does not end") : WEFT_OK;
 }
