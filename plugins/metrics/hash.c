@@ -43,6 +43,7 @@ static inline uint64_t sum_row(const void *data, int64_t at, size_t width, uint6
     return sum;
 }
 
+/* The usual width as a constant, which loops are compiled for. */
 static uint64_t sum_words(const void *data, int64_t at, size_t width, uint64_t key, uint64_t first,
                           int64_t n)
 {

@@ -430,10 +430,9 @@ int weft_cmd_bisect(int argc, char **argv)
         .max_arguments = 2,
         .summary =
             "Finds which of the differences between two runs does it: a plugin, its place, a key, "
-            "or "
-            "several that only do so together. A is good, B is bad; INIs or run folders. Runs A "
-            "with "
-            "each difference alone, then with what is left of them. -o, --with and --without are "
+            "or several that only do so together. A is good, B is bad; INIs or run folders. Runs A "
+            "with each difference alone, then with what is left of them. -o, --with and --without "
+            "are "
             "for both INIs; A: or B: in front makes them that one's. Exit code 0: the runs are the "
             "same; 1: it says what does it; 2: bad input.",
         .accepts = WEFT_CLI_INI | WEFT_CLI_RANKS,
