@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "rule.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -78,12 +77,16 @@ static weft_status add_letter(parser *p, weft_rule_part *part, const char *name,
     return WEFT_OK;
 }
 
+/* base0, base1, ...: by hand, for a rule is parsed wherever one is asked for. */
 static weft_status add_letters(parser *p, weft_rule_part *part, const char *base, int n, bool whole)
 {
-    char name[WEFT_RULE_MAX_NAME];
+    _Static_assert(WEFT_MAX_DIMS < 10, "a dim's number is one digit");
+    char name[WEFT_RULE_MAX_NAME] = {0};
+    const size_t end = strlen(base);
     weft_status status = WEFT_OK;
+    memcpy(name, base, end);
     for (int d = 0; d < n && !status; d++) {
-        snprintf(name, sizeof(name), "%s%d", base, d);
+        name[end] = (char)('0' + d);
         status = add_letter(p, part, name, whole, false);
     }
     return status;
