@@ -18,6 +18,7 @@ weft_SOURCES = \
 	cli/report.c \
 	cli/report_plan.c \
 	cli/plan.c \
+	cli/plan_changed.c \
 	cli/plan_ranks.c \
 	cli/plan_timeline.c \
 	cli/plan_trace.c \
@@ -36,6 +37,7 @@ weft_SOURCES = \
 	cli/lock.h \
 	cli/ops.h \
 	cli/report.h \
+	cli/plan_changed.h \
 	cli/plan_ranks.h \
 	cli/plan_timeline.h \
 	cli/plan_trace.h \

@@ -4,6 +4,7 @@
 #include "console/built_in.h"
 #include "forecast/forecast.h"
 #include "kit/task_lists.h"
+#include "plan_changed.h"
 #include "plan_ranks.h"
 #include "plan_timeline.h"
 #include "session.h"
@@ -13,7 +14,7 @@
 #include <string.h>
 
 typedef struct wishes {
-    const char *print_after, *stop_after, *program, *rank, *mode, *format;
+    const char *print_after, *stop_after, *program, *rank, *mode, *format, *changed_by;
     bool print_changed, graph, whole, schedule, json;
     weft_cli_timeline timeline;
 } wishes;
@@ -60,80 +61,53 @@ static weft_status text_after(weft_session *s, const char *name, unsigned how, w
     return status;
 }
 
+static weft_status no_graph_pass(const char *option, const char *name, weft_error *err)
+{
+    return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
+                     "%s'%s' is not a listed plugin with a pass of stage graph or placed", option,
+                     name);
+}
+
 static weft_status print_after(weft_session *s, const char *name, bool whole, weft_text *text,
                                weft_error *err)
 {
     if (!is_graph_pass(s->plugins, name))
-        return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
-                         "'%s' is not a listed plugin with a pass of stage graph or placed", name);
+        return no_graph_pass("", name, err);
     weft_text_print(text, "# after %s\n", name);
     return text_after(s, name, whole ? WEFT_PRINT_WHOLE : 0, text, err);
 }
 
-/* ---- --print-changed: lines that a pass took away and brought ---- */
+/* ---- --print-changed ---- */
 
-/* A walk over the nodes' lines of a graph's text. */
-typedef struct cursor {
-    const char *head, *line, *next;
-    int head_size, size;
-} cursor;
-
-static bool next_line(cursor *c)
+/* The passes of a list, "bf16,fsdp", by their plugins' names; NULL: all. */
+static bool is_listed(const char *list, const char *name)
 {
-    while (*c->next) {
-        c->line = c->next;
-        c->size = (int)strcspn(c->line, "\n");
-        c->next += c->size + (c->line[c->size] == '\n');
-        if (*c->line == ' ')
+    const size_t n = strlen(name);
+    for (const char *p = list; p; p = strchr(p, ','), p += p != NULL)
+        if (strcspn(p, ",") == n && memcmp(p, name, n) == 0)
             return true;
-        c->head = c->line;
-        c->head_size = c->size;
-    }
-    return false;
+    return !list;
 }
 
-/* What makes a line the same: its section and its words, not the width of the columns. */
-static void make_key(const cursor *c, weft_text *key)
+static weft_status check_list(const weft_session *s, const char *list, weft_error *err)
 {
-    weft_text_clear(key);
-    weft_text_print(key, "%.*s\n", c->head_size, c->head);
-    for (int i = 0; i < c->size; i++)
-        if (c->line[i] != ' ' || c->line[i + 1] != ' ')
-            weft_text_add_bytes(key, c->line + i, 1);
+    for (const char *p = list; p; p = strchr(p, ','), p += p != NULL) {
+        char *name = weft_format("%.*s", (int)strcspn(p, ","), p);
+        weft_status status = !name ? weft_fail_memory(err)
+                             : is_graph_pass(s->plugins, name)
+                                 ? WEFT_OK
+                                 : no_graph_pass("--print-changed=", name, err);
+        weft_free(name);
+        if (status)
+            return status;
+    }
+    return WEFT_OK;
 }
 
-/* The lines of `from` that are not in `in`, each section's under its head. */
-static bool print_missing(const weft_text *from, const weft_text *in, char sign, weft_text *out)
-{
-    weft_pool pool = {0};
-    weft_map known = {0};
-    weft_text key = {0};
-    bool there = true;
-    for (cursor c = {.next = weft_text_get(in)}; there && next_line(&c);) {
-        make_key(&c, &key);
-        there = !key.out_of_memory &&
-                weft_map_set(&known, &pool, weft_text_get(&key), key.size, &known);
-    }
-    const char *head = NULL;
-    for (cursor c = {.next = weft_text_get(from)}; there && next_line(&c);) {
-        make_key(&c, &key);
-        there = !key.out_of_memory;
-        if (weft_map_get(&known, weft_text_get(&key), key.size))
-            continue;
-        if (head != c.head)
-            weft_text_print(out, "  %.*s\n", c.head_size, c.head);
-        head = c.head;
-        weft_text_print(out, "%c %.*s\n", sign, c.size, c.line);
-    }
-    weft_text_release(&key);
-    weft_pool_release(&pool);
-    return there;
-}
-
-static weft_status print_changed(weft_session *s, weft_text *out, weft_error *err)
+static weft_status print_changed(weft_session *s, const char *list, weft_text *out, weft_error *err)
 {
     weft_text before = {0}, after = {0};
-    weft_status status = WEFT_OK;
+    weft_status status = check_list(s, list, err);
     for (int i = 0; i < s->plugins->n_passes && !status; i++) {
         const char *name = pass_name(s->plugins, i);
         if (!ends_a_plugin(s->plugins, i))
@@ -142,9 +116,11 @@ static weft_status print_changed(weft_session *s, weft_text *out, weft_error *er
         status = text_after(s, name, WEFT_PRINT_SIZES, &after, err);
         if (status)
             break;
-        weft_text_print(out, "changed by %s\n", name);
-        if (!print_missing(&before, &after, '-', out) || !print_missing(&after, &before, '+', out))
-            status = weft_fail_memory(err);
+        if (is_listed(list, name)) {
+            weft_text_print(out, "changed by %s\n", name);
+            if (!weft_cli_print_changed(&before, &after, out))
+                status = weft_fail_memory(err);
+        }
         weft_text now = before;
         before = after;
         after = now;
@@ -228,7 +204,7 @@ static weft_status print_json(const weft_session *s, const weft_plan *plan, weft
 static weft_status print_plan(weft_session *s, const wishes *w, weft_text *text, weft_error *err)
 {
     if (w->print_changed)
-        return print_changed(s, text, err);
+        return print_changed(s, w->changed_by, text, err);
     if (w->print_after || w->stop_after) {
         weft_status status =
             print_after(s, w->print_after ? w->print_after : w->stop_after, w->whole, text, err);
@@ -277,7 +253,11 @@ int weft_cmd_plan(int argc, char **argv)
          .argument = "PLUGIN",
          .help = "print the placed graph after this plugin's pass and nothing more",
          .text = &w.stop_after},
-        {.name = "print-changed", .help = "print what each pass changed", .flag = &w.print_changed},
+        {.name = "print-changed",
+         .argument = "PLUGIN,...",
+         .help = "print what each pass changed, or only those of these plugins",
+         .flag = &w.print_changed,
+         .text = &w.changed_by},
         {.name = "graph",
          .argument = "[MODE]",
          .help = "print the joint graph (forward, backward, update); of another mode than train: "

@@ -27,7 +27,8 @@ void weft_option_values_release(weft_option_values *values);
 
 /* An option. Exactly one of flag, text, number, values is set and receives what was given; it is
  * left alone if the option is not given. Or flag and text with choices: the argument may be left
- * out, and the next word is it only if it is one of these. */
+ * out, and the next word is it only if it is one of these; without choices it is given as
+ * --name=WORD or left out. */
 typedef struct weft_option {
     const char *name;     /* without dashes; NULL ends a table. One letter: "-n 4" or "-n4"; else
                              "--name 4" or "--name=4" */

@@ -128,7 +128,8 @@ static weft_status take_option(parse *p, const char *word)
         if (attached && !option->text)
             return weft_fail(p->err, WEFT_ERR_INPUT, WEFT_NOWHERE, "%s takes no argument", name);
         *option->flag = true;
-        bool next = option->text && p->at + 1 < p->argc && is_choice(option, p->argv[p->at + 1]);
+        bool next = option->text && option->choices && p->at + 1 < p->argc &&
+                    is_choice(option, p->argv[p->at + 1]);
         if (!attached && !next)
             return WEFT_OK;
     }
@@ -174,14 +175,20 @@ weft_status weft_options_parse(const weft_options *options, int argc, char **arg
     return first;
 }
 
+/* Its argument may be left out, and could be any word. */
+static bool is_attached_only(const weft_option *option)
+{
+    return option->flag && option->text && !option->choices;
+}
+
 void weft_options_print(const weft_option *list, weft_text *text)
 {
     for (const weft_option *option = list; option && option->name; option++) {
         if (!option->help)
             continue;
-        char *left =
-            weft_format("%s%s%s%s", is_short(option) ? "-" : "--", option->name,
-                        option->argument ? " " : "", option->argument ? option->argument : "");
+        char *left = weft_format(is_attached_only(option) ? "%s%s[=%s]" : "%s%s %s",
+                                 is_short(option) ? "-" : "--", option->name,
+                                 option->argument ? option->argument : "");
         weft_text_print(text, "  %-26s %s\n", left ? left : option->name, option->help);
         weft_free(left);
     }
