@@ -89,8 +89,21 @@ static void add_message(weft_text *out, int field, weft_text *message)
 /* ---- events ---- */
 
 enum { WALL_TIME = 1, STEP = 2, FILE_VERSION = 3, SUMMARY = 5, SESSION_LOG = 7 }; /* of Event */
-enum { STATUS = 1, START = 1 };                /* of SessionLog, its status */
-enum { VALUE = 1, TAG = 1, SIMPLE_VALUE = 2 }; /* of Summary, of its Value */
+enum { STATUS = 1, START = 1 }; /* of SessionLog, its status */
+enum {
+    VALUE = 1,
+    TAG = 1,
+    SIMPLE_VALUE = 2,
+    TENSOR = 8,
+    METADATA = 9
+};                                                      /* of Summary, of its Value
+                                                         */
+enum { PLUGIN_DATA = 1, PLUGIN_NAME = 1, CONTENT = 2 }; /* of SummaryMetadata, of its PluginData */
+enum { DTYPE = 1, SHAPE = 2, STRING_VALUES = 8, DT_STRING = 7, DIM = 2, SIZE = 1 }; /* of Tensor */
+enum { SESSION_START = 3, SESSION_END = 4 };                  /* of HParamsPluginData */
+enum { HPARAMS = 1, START_S = 5, KEY = 1, MAP_VALUE = 2 };    /* of SessionStartInfo, of its map */
+enum { NUMBER = 2, STRING = 3, BOOL = 4 };                    /* of a map's Value */
+enum { END_STATUS = 1, END_S = 2, SUCCESS = 1, FAILURE = 2 }; /* of SessionEndInfo */
 
 static void add_record(weft_text *out, weft_text *event)
 {
@@ -143,4 +156,66 @@ void tensorboard_add_scalars(weft_text *out, double wall_s, int64_t step,
     add_int(&event, STEP, step);
     add_message(&event, SUMMARY, &summary);
     add_record(out, &event);
+}
+
+/* A summary of one value that is for a page of its own; takes the value's other fields. */
+static void add_for_page(weft_text *out, double wall_s, const char *tag, const char *page,
+                         weft_text *content, weft_text *tensor)
+{
+    weft_text event = {0}, summary = {0}, value = {0}, metadata = {0}, data = {0};
+    add_bytes(&data, PLUGIN_NAME, page, strlen(page));
+    add_message(&data, CONTENT, content);
+    add_message(&metadata, PLUGIN_DATA, &data);
+    add_bytes(&value, TAG, tag, strlen(tag));
+    if (tensor->size)
+        add_message(&value, TENSOR, tensor);
+    add_message(&value, METADATA, &metadata);
+    add_message(&summary, VALUE, &value);
+    add_double(&event, WALL_TIME, wall_s);
+    add_message(&event, SUMMARY, &summary);
+    add_record(out, &event);
+}
+
+void tensorboard_add_text(weft_text *out, double wall_s, const char *tag, const weft_text *text)
+{
+    weft_text tensor = {0}, shape = {0}, dim = {0}, nothing = {0};
+    add_int(&dim, SIZE, 1);
+    add_message(&shape, DIM, &dim);
+    add_int(&tensor, DTYPE, DT_STRING);
+    add_message(&tensor, SHAPE, &shape);
+    add_bytes(&tensor, STRING_VALUES, weft_text_get(text), text->size);
+    add_for_page(out, wall_s, tag, "text", &nothing, &tensor);
+}
+
+static void add_setting(weft_text *out, const tensorboard_setting *setting)
+{
+    weft_text entry = {0}, value = {0};
+    if (setting->type == TENSORBOARD_NUMBER)
+        add_double(&value, NUMBER, setting->value);
+    else if (setting->type == TENSORBOARD_BOOL)
+        add_int(&value, BOOL, setting->value != 0);
+    else
+        add_bytes(&value, STRING, setting->text, strlen(setting->text));
+    add_bytes(&entry, KEY, setting->name, strlen(setting->name));
+    add_message(&entry, MAP_VALUE, &value);
+    add_message(out, HPARAMS, &entry);
+}
+
+void tensorboard_add_hparams(weft_text *out, double wall_s, const tensorboard_setting *list, int n)
+{
+    weft_text start = {0}, content = {0}, nothing = {0};
+    for (int i = 0; i < n; i++)
+        add_setting(&start, &list[i]);
+    add_double(&start, START_S, wall_s);
+    add_message(&content, SESSION_START, &start);
+    add_for_page(out, wall_s, "_hparams_/session_start_info", "hparams", &content, &nothing);
+}
+
+void tensorboard_add_end(weft_text *out, double wall_s, bool well)
+{
+    weft_text end = {0}, content = {0}, nothing = {0};
+    add_int(&end, END_STATUS, well ? SUCCESS : FAILURE);
+    add_double(&end, END_S, wall_s);
+    add_message(&content, SESSION_END, &end);
+    add_for_page(out, wall_s, "_hparams_/session_end_info", "hparams", &content, &nothing);
 }

@@ -2,6 +2,7 @@
 noinst_LTLIBRARIES += plugins/tensorboard/libtensorboard.la
 plugins_tensorboard_libtensorboard_la_SOURCES = \
 	plugins/tensorboard/event.c \
+	plugins/tensorboard/settings.c \
 	plugins/tensorboard/tensorboard.c \
 	plugins/tensorboard/tensorboard.h
 

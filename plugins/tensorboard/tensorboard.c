@@ -16,6 +16,7 @@ typedef struct tensorboard {
     weft_journal file; /* no path: nothing is written */
     char *folder;
     int64_t first; /* the first step that is logged */
+    bool settings; /* the file has the run's settings, and will have its end */
 } tensorboard;
 
 static const weft_param params[] = {
@@ -68,6 +69,51 @@ static weft_status name_file(tensorboard *t, const char *dir, weft_error *err)
     return s;
 }
 
+/* Markdown shows as it is what is indented by four. */
+static void add_indented(weft_text *out, const char *text)
+{
+    while (*text) {
+        const int size = (int)strcspn(text, "\n");
+        weft_text_print(out, "    %.*s\n", size, text);
+        text += size + (text[size] == '\n');
+    }
+}
+
+/* The settings as the run folder records them; a run without one has no record. */
+static weft_status add_record_of_settings(tensorboard *t, const char *dir, weft_text *out,
+                                          weft_error *err)
+{
+    char *path = dir ? weft_format("%s/config.ini", dir) : NULL, *ini = NULL;
+    weft_text markdown = {0};
+    weft_pool pool = {0};
+    weft_error unread = {0};
+    tensorboard_setting *list;
+    size_t size;
+    int n;
+    weft_status s = dir && !path ? weft_fail_memory(err) : WEFT_OK;
+    if (s || !dir)
+        return s;
+    if (weft_read_file(path, &ini, &size, &unread)) {
+        weft_log_print(t->host->log, WEFT_LOG_WARN,
+                       "tensorboard: the page HParams will not know this run's settings: %s",
+                       weft_error_text(&unread));
+    } else if (!tensorboard_read_settings(ini, &pool, &list, &n)) {
+        s = weft_fail_memory(err);
+    } else {
+        tensorboard_add_hparams(out, wall_s(), list, n);
+        add_indented(&markdown, ini);
+        tensorboard_add_text(out, wall_s(), "config.ini", &markdown);
+        t->settings = true;
+    }
+    out->out_of_memory = out->out_of_memory || markdown.out_of_memory;
+    weft_text_release(&markdown);
+    weft_error_release(&unread);
+    weft_pool_release(&pool);
+    weft_free(ini);
+    weft_free(path);
+    return s;
+}
+
 /* What a checkpoint was before is made again: TensorBoard forgets what files have of it. */
 static weft_status on_start(tensorboard *t, const weft_run_view *run, weft_error *err)
 {
@@ -84,7 +130,11 @@ static weft_status on_start(tensorboard *t, const weft_run_view *run, weft_error
         return s;
     tensorboard_add_version(&text, wall_s());
     tensorboard_add_start(&text, wall_s(), t->first);
-    return write_out(t, &text, err);
+    s = add_record_of_settings(t, run->dir, &text, err);
+    if (!s)
+        return write_out(t, &text, err);
+    weft_text_release(&text);
+    return s;
 }
 
 /* ---- scalars ---- */
@@ -146,10 +196,12 @@ static weft_status on_evaluate(tensorboard *t, const weft_run_view *run, weft_er
     return write_out(t, &text, err);
 }
 
-static weft_status on_stop(tensorboard *t, weft_error *err)
+static weft_status on_stop(tensorboard *t, const weft_run_view *run, weft_error *err)
 {
-    weft_text nothing = {0};
-    weft_status s = t->file.path ? write_out(t, &nothing, err) : WEFT_OK;
+    weft_text text = {0};
+    if (t->settings)
+        tensorboard_add_end(&text, wall_s(), !run->status);
+    weft_status s = t->file.path ? write_out(t, &text, err) : WEFT_OK;
     weft_journal_release(&t->file);
     return s;
 }
@@ -167,7 +219,7 @@ static weft_status observe(void *self, weft_event event, const weft_run_view *ru
     case WEFT_EVENT_EVALUATE:
         return on_evaluate(t, run, err);
     case WEFT_EVENT_STOP:
-        return on_stop(t, err);
+        return on_stop(t, run, err);
     default:
         return WEFT_OK;
     }

@@ -166,10 +166,92 @@ static int field(reader *r, reader *inside, uint64_t *bits)
     return (int)(key >> 3);
 }
 
+/* The message that is inside by this path of fields, 0-ended; nothing: not there. */
+static reader inside_of(reader r, const int *path)
+{
+    while (*path && r.at < r.end) {
+        reader inside = {0};
+        uint64_t bits;
+        if (field(&r, &inside, &bits) != *path)
+            continue;
+        r = inside;
+        path++;
+    }
+    return *path ? (reader){0} : r;
+}
+
+static void add(found *f, const char *label, reader r)
+{
+    size_t n = strlen(f->text);
+    snprintf(f->text + n, sizeof f->text - n, "%s %.*s\n", label, (int)(r.end - r.at),
+             r.at ? (const char *)r.at : "");
+}
+
+/* "hparam NAME number X", "... bool X", "... text X"; "status X". */
+static void read_hparams(reader content, found *f)
+{
+    reader start = inside_of(content, (const int[]){3, 0}),
+           end = inside_of(content, (const int[]){4, 0});
+    while (start.at < start.end) {
+        reader entry = {0};
+        uint64_t bits = 0;
+        if (field(&start, &entry, &bits) != 1)
+            continue;
+        char line[256];
+        const reader key = inside_of(entry, (const int[]){1, 0});
+        reader value = inside_of(entry, (const int[]){2, 0}), words = {0};
+        const int kind = field(&value, &words, &bits);
+        double number;
+        memcpy(&number, &bits, sizeof number);
+        snprintf(line, sizeof line, "hparam %.*s %s", (int)(key.end - key.at), key.at,
+                 kind == 2   ? "number"
+                 : kind == 4 ? "bool"
+                             : "text");
+        char digits[32];
+        if (kind == 2)
+            snprintf(digits, sizeof digits, "%.7g", number);
+        else
+            snprintf(digits, sizeof digits, "%d", (int)bits);
+        if (kind != 3)
+            words = (reader){(const unsigned char *)digits,
+                             (const unsigned char *)digits + strlen(digits)};
+        add(f, line, words);
+    }
+    if (end.at) {
+        uint64_t status = 0;
+        reader unused = {0};
+        assert_int_equal(field(&end, &unused, &status), 1);
+        add(f,
+            status == 1   ? "status success"
+            : status == 2 ? "status failure"
+                          : "status ?",
+            (reader){0});
+    }
+}
+
+static void read_page(reader tensor, reader metadata, found *f)
+{
+    const reader name = inside_of(metadata, (const int[]){1, 1, 0});
+    if (name.end - name.at == 7 && memcmp(name.at, "hparams", 7) == 0) {
+        read_hparams(inside_of(metadata, (const int[]){1, 2, 0}), f);
+        return;
+    }
+    assert_int_equal(name.end - name.at, 4);
+    assert_memory_equal(name.at, "text", 4);
+    uint64_t dtype = 0, size = 0;
+    reader unused = {0}, t = tensor, dim = inside_of(tensor, (const int[]){2, 2, 0});
+    assert_int_equal(field(&t, &unused, &dtype), 1);
+    assert_int_equal(dtype, 7); /* DT_STRING */
+    assert_int_equal(field(&dim, &unused, &size), 1);
+    assert_int_equal(size, 1);
+    add(f, "page text", inside_of(tensor, (const int[]){8, 0}));
+}
+
 static void read_value(reader r, found *f, int64_t step)
 {
     char tag[128] = "";
     double value = NAN;
+    reader tensor = {0}, metadata = {0};
     while (r.at < r.end) {
         reader inside = {0};
         uint64_t bits = 0;
@@ -182,6 +264,14 @@ static void read_value(reader r, found *f, int64_t step)
             memcpy(&x, &low, sizeof x);
             value = (double)x;
         }
+        if (number == 8)
+            tensor = inside;
+        if (number == 9)
+            metadata = inside;
+    }
+    if (metadata.at) {
+        read_page(tensor, metadata, f);
+        return;
     }
     f->scalars++;
     size_t n = strlen(f->text);
@@ -366,6 +456,58 @@ static void a_resume_says_from_where(void **state)
     assert_int_equal(x.last_step, 10);
 }
 
+static void the_settings_that_somebody_set_are_there(void **state)
+{
+    static const char ini[] = "[weft]\n"
+                              "plugins =\n"
+                              "    cpu                                 ; run.ini:2\n"
+                              "    llama3                              ; --with\n"
+                              "defaults = ops check ; built-in.ini:2\n"
+                              "dir = runs/a                            ; run.ini:3\n"
+                              ";lock =                                 ; default\n"
+                              "\n"
+                              "[text]\n"
+                              "bos = no                                ; run.ini:5\n"
+                              "eos = yes                               ; default\n"
+                              "mix =                                   ; run.ini:6\n"
+                              "pattern = a ; b = c                     ; run.ini:7\n"
+                              "other = a ; b = c                       ; default\n"
+                              "\n"
+                              "[adamw]\n"
+                              "lr = 3e-3                               ; -o\n"
+                              "warmup = 10%                            ; -o";
+    fixture *f = *state;
+    char path[96];
+    snprintf(path, sizeof path, "%s/config.ini", f->dir);
+    assert_int_equal(weft_write_file(path, ini, sizeof ini - 1, &f->err), WEFT_OK);
+    begin(f, "[tensorboard]\n");
+    assert_int_equal(event(f, WEFT_EVENT_START, (weft_run_view){0}), WEFT_OK);
+    assert_int_equal(event(f, WEFT_EVENT_STOP, (weft_run_view){.status = WEFT_ERR_IO}), WEFT_OK);
+    found x = read_file(f, "tb");
+    has(&x, "hparam weft.plugins text cpu llama3\n"
+            "hparam text.bos bool 0\n"
+            "hparam text.mix text \n"
+            "hparam text.pattern text a ; b = c\n"
+            "hparam adamw.lr number 0.003\n"
+            "hparam adamw.warmup text 10%\n"
+            "page text     [weft]\n"
+            "    plugins =\n");
+    has(&x, "    warmup = 10%                            ; -o\n");
+    has(&x, "status failure");
+    assert_int_equal(x.records, 5);
+    assert_int_equal(f->lines.size, 0);
+}
+
+static void without_a_record_of_settings_it_goes_on(void **state)
+{
+    fixture *f = *state;
+    begin(f, "[tensorboard]\n");
+    assert_int_equal(event(f, WEFT_EVENT_START, (weft_run_view){0}), WEFT_OK);
+    assert_non_null(strstr(weft_text_get(&f->lines), "HParams will not know this run's settings"));
+    assert_int_equal(event(f, WEFT_EVENT_STOP, (weft_run_view){0}), WEFT_OK);
+    assert_int_equal(read_file(f, "tb").records, 2);
+}
+
 static void only_rank_0_writes(void **state)
 {
     fixture *f = *state;
@@ -403,6 +545,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(steps_are_read_back, setup, teardown),
         cmocka_unit_test_setup_teardown(not_finite_is_left_out, setup, teardown),
         cmocka_unit_test_setup_teardown(a_resume_says_from_where, setup, teardown),
+        cmocka_unit_test_setup_teardown(the_settings_that_somebody_set_are_there, setup, teardown),
+        cmocka_unit_test_setup_teardown(without_a_record_of_settings_it_goes_on, setup, teardown),
         cmocka_unit_test_setup_teardown(only_rank_0_writes, setup, teardown),
         cmocka_unit_test(long_texts_are_whole),
     };
