@@ -16,7 +16,8 @@
 #include <sanitizer/common_interface_defs.h>
 #endif
 
-enum { MOST_THREADS = 1024, LANES = 32, STACK = 64 << 10, TOP = 2 << 10 };
+/* Stacks do not begin a power of two apart: those of a warp would share the cache's sets. */
+enum { MOST_THREADS = 1024, LANES = 32, STACK = (64 << 10) + 11 * 64, TOP = 2 << 10 };
 
 typedef enum state { READY, AT_BARRIER, AT_WARP, DONE } state;
 
@@ -57,7 +58,7 @@ static struct {
     const emulate_launch *launch;
     emulate_watch watch;
     emulate_size block;
-    int n, now;
+    int n, now, left; /* threads of a block; which runs; how many have not ended */
     fiber fibers[MOST_THREADS], scheduler;
     warp warps[MOST_THREADS / LANES];
     int order[MOST_THREADS];
@@ -112,11 +113,26 @@ static void jump(fiber *from, fiber *to)
 #endif
 }
 
+/* Where lanes take turns, the next one of the warp that can go on; else the scheduler, which
+ * chooses among all. */
+static fiber *next_lane(void)
+{
+    const int first = g.now / LANES * LANES, step = g.launch->order == 1 ? LANES - 1 : 1;
+    for (int i = g.launch->order > 1 ? LANES : 1, lane = g.now % LANES; i < LANES; i++) {
+        lane = (lane + step) % LANES;
+        if (g.fibers[first + lane].state == READY) {
+            g.now = first + lane;
+            return &g.fibers[g.now];
+        }
+    }
+    return &g.scheduler;
+}
+
 static void wait_as(state s)
 {
     fiber *f = &g.fibers[g.now];
     f->state = s;
-    jump(f, &g.scheduler);
+    jump(f, *g.error ? &g.scheduler : next_lane());
 }
 
 static void body(void)
@@ -125,6 +141,8 @@ static void body(void)
     __sanitizer_finish_switch_fiber(NULL, &g.outer_stack, &g.outer_size);
 #endif
     g.launch->kernel(g.launch->args);
+    g.fibers[g.now].at = (place){NULL, 0};
+    g.left--;
     wait_as(DONE);
 }
 
@@ -283,12 +301,21 @@ PLAINLY static void do_product(warp *w)
         }
 }
 
+static void do_shuffle(warp *w)
+{
+    for (int lane = 0; lane < LANES; lane++) {
+        if (w->size == 4) /* nearly all; a call for each would be most of it */
+            memcpy(w->theirs[lane], w->mine[w->lane[lane]], 4);
+        else
+            memcpy(w->theirs[lane], w->mine[w->lane[lane]], w->size);
+    }
+}
+
 static void do_together(warp *w)
 {
     switch (w->what) {
     case SHUFFLE:
-        for (int lane = 0; lane < LANES; lane++)
-            memcpy(w->theirs[lane], w->mine[w->lane[lane]], w->size);
+        do_shuffle(w);
         break;
     case MATRIX:
     case MATRIX_TRANSPOSED:
@@ -418,7 +445,7 @@ static void shuffle(void)
 }
 
 /* Threads of these warps that can go on do so until they wait; how many did. */
-static int run_warps(uint32_t warps, int *left)
+static int run_warps(uint32_t warps)
 {
     int ran = 0;
     for (int i = 0; i < g.n && !*g.error; i++) {
@@ -428,32 +455,28 @@ static int run_warps(uint32_t warps, int *left)
         ran++;
         g.now = g.order[i];
         jump(&g.scheduler, f);
-        if (f->state == DONE) {
-            f->at = (place){NULL, 0};
-            --*left;
-        }
     }
     return ran;
 }
 
 static void run_block(void)
 {
-    int left = g.n;
+    g.left = g.n;
     for (int i = 0; i < g.n; i++)
         begin_fiber(i);
     for (int i = 0; i < MOST_THREADS / LANES; i++)
         g.warps[i].arrived = 0;
     g.gave_up = false;
-    while (left > 0 && !*g.error) {
+    while (g.left > 0 && !*g.error) {
         if (is_shuffled()) {
             shuffle();
-            run_warps((uint32_t)next_random(), &left);
+            run_warps((uint32_t)next_random());
         }
-        if (run_warps(is_shuffled() ? (uint32_t)next_random() : UINT32_MAX, &left) == 0 &&
-            run_warps(UINT32_MAX, &left) == 0 && left > 0 && !*g.error)
+        if (run_warps(is_shuffled() ? (uint32_t)next_random() : UINT32_MAX) == 0 &&
+            run_warps(UINT32_MAX) == 0 && g.left > 0 && !*g.error)
             open_barrier();
     }
-    g.gave_up = left > 0;
+    g.gave_up = g.left > 0;
 }
 
 /* A walk over all blocks in steps that have no divisor in common with their number. */

@@ -333,46 +333,96 @@ static float scale_of(const float *scale, int32_t mode, uint64_t i)
     return !scale ? 1.0f : scale[mode == CUBLASLT_MATMUL_MATRIX_SCALE_OUTER_VEC_32F ? i : 0];
 }
 
-static float sum_of(const product *p, int32_t which, uint64_t i, uint64_t j)
+/* Both operands as numbers, a term's behind each other; the sums of one column. */
+typedef struct numbers {
+    uint64_t terms;
+    float *left, *right, *sums, *before; /* [terms][rows], [columns][terms], [rows], [rows] */
+} numbers;
+
+static bool init_numbers(numbers *x, const product *p)
 {
-    bool ta = p->how.turn_a == CUBLAS_OP_T, tb = p->how.turn_b == CUBLAS_OP_T;
-    uint64_t terms = ta ? p->a.rows : p->a.columns;
-    float sum = 0, before = 0;
-    for (uint64_t n = 0; n < terms; n++) {
-        if (n == terms / 2 && p->rounds && p->d.type == CUDA_R_16BF) {
-            before = weft_bf16_to_f32(weft_f32_to_bf16(sum));
-            sum = 0;
+    const uint64_t rows = p->d.rows, columns = p->d.columns,
+                   terms = p->how.turn_a == CUBLAS_OP_T ? p->a.rows : p->a.columns;
+    float *all = malloc((terms * (rows + columns) + 2 * rows) * sizeof *all + 1);
+    *x = (numbers){terms, all, NULL, NULL, NULL};
+    if (!all)
+        return false;
+    x->right = all + terms * rows;
+    x->sums = x->right + terms * columns;
+    x->before = x->sums + rows;
+    return true;
+}
+
+static void read_numbers(numbers *x, const product *p, int32_t which)
+{
+    const bool ta = p->how.turn_a == CUBLAS_OP_T, tb = p->how.turn_b == CUBLAS_OP_T;
+    for (uint64_t k = 0; k < x->terms; k++) {
+        for (uint64_t i = 0; i < p->d.rows; i++)
+            x->left[k * p->d.rows + i] = get(p->left, &p->a, which, ta ? k : i, ta ? i : k);
+        for (uint64_t j = 0; j < p->d.columns; j++)
+            x->right[j * x->terms + k] = get(p->right, &p->b, which, tb ? j : k, tb ? k : j);
+    }
+}
+
+static void round_to_bf16(float *list, uint64_t n)
+{
+    for (uint64_t i = 0; i < n; i++)
+        list[i] = weft_bf16_to_f32(weft_f32_to_bf16(list[i]));
+}
+
+/* Each algorithm begins at another term, and so rounds otherwise. */
+static void sum_column(numbers *x, const product *p, uint64_t j)
+{
+    const uint64_t rows = p->d.rows, first = (uint64_t)p->algorithm * x->terms / ALGORITHMS;
+    memset(x->sums, 0, 2 * rows * sizeof *x->sums); /* and before */
+    for (uint64_t n = 0, k = first; n < x->terms; n++, k = k + 1 < x->terms ? k + 1 : 0) {
+        const float *left = x->left + k * rows, right = x->right[j * x->terms + k];
+        if (n == x->terms / 2 && p->rounds && p->d.type == CUDA_R_16BF) {
+            round_to_bf16(x->sums, rows);
+            memcpy(x->before, x->sums, rows * sizeof *x->sums);
+            memset(x->sums, 0, rows * sizeof *x->sums);
         }
         if (p->how.fast && is_f8(p->a.type)) /* a few bits of a sum are lost */
-            sum = weft_bf16_to_f32(weft_f32_to_bf16(sum));
-        uint64_t k = (n + (uint64_t)p->algorithm * terms / ALGORITHMS) % terms;
-        sum += get(p->left, &p->a, which, ta ? k : i, ta ? i : k) *
-               get(p->right, &p->b, which, tb ? j : k, tb ? k : j);
+            round_to_bf16(x->sums, rows);
+        for (uint64_t i = 0; i < rows; i++)
+            x->sums[i] += left[i] * right;
     }
-    return (sum + before) * scale_of(p->how.a_scale, p->how.a_mode, i) *
-           scale_of(p->how.b_scale, p->how.b_mode, j);
+}
+
+static void store_column(const numbers *x, const product *p, int32_t which, uint64_t j)
+{
+    for (uint64_t i = 0; i < p->d.rows; i++) {
+        float sum = (x->sums[i] + x->before[i]) * scale_of(p->how.a_scale, p->how.a_mode, i) *
+                    scale_of(p->how.b_scale, p->how.b_mode, j);
+        if (p->beta != 0)
+            sum += p->beta * get(p->result, &p->d, which, i, j);
+        const uint64_t at = place(&p->d, which, i, j);
+        if (p->d.type == CUDA_R_16BF)
+            ((uint16_t *)p->result)[at] = weft_f32_to_bf16(sum);
+        else
+            ((float *)p->result)[at] = sum;
+    }
 }
 
 static void run(const void *what)
 {
     const product *p = what;
     const char *fastest = getenv("WEFT_FAKE_BLAS_FASTEST");
+    numbers x;
     if (fastest && fake_number("WEFT_FAKE_BLAS_FASTEST", 0) != p->algorithm)
         fake.lag += 1;
     fake.products[p->algorithm]++;
     memset(p->workspace, 0xff, WORKSPACE); /* whoever keeps something there finds it spoilt */
-    for (int32_t which = 0; which < p->d.count; which++)
-        for (uint64_t j = 0; j < p->d.columns; j++)
-            for (uint64_t i = 0; i < p->d.rows; i++) {
-                float sum = sum_of(p, which, i, j);
-                if (p->beta != 0)
-                    sum += p->beta * get(p->result, &p->d, which, i, j);
-                uint64_t at = place(&p->d, which, i, j);
-                if (p->d.type == CUDA_R_16BF)
-                    ((uint16_t *)p->result)[at] = weft_f32_to_bf16(sum);
-                else
-                    ((float *)p->result)[at] = sum;
-            }
+    if (!init_numbers(&x, p))
+        abort(); /* nobody waits for what a stream does, to be told */
+    for (int32_t which = 0; which < p->d.count; which++) {
+        read_numbers(&x, p, which);
+        for (uint64_t j = 0; j < p->d.columns; j++) {
+            sum_column(&x, p, j);
+            store_column(&x, p, which, j);
+        }
+    }
+    free(x.left);
 }
 
 static bool reaches(const void *data, const layout *l)
