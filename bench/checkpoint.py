@@ -3,12 +3,10 @@
 gloo ranks that hold it in DTensors cut along dim 0, as FSDP does. Prints seconds of both, and bytes.
 checkpoint.py drop PATH: takes the files under PATH out of the page cache.
 checkpoint.py disk PATH BYTES: writes so much to PATH with an fsync and reads it back, past the page cache; prints seconds of both."""
-import sys
-
-sys.path = [path for path in sys.path if not path.endswith("bench")]  # beside this file lies a tokenize.py, which is not Python's
 import json
 import os
 import struct
+import sys
 import time
 
 

@@ -4,7 +4,7 @@ micro-batches of one sequence, Schedule1F1B. The second stage begins with block 
 Prints the seconds of each step, the update included, the first of which warms up."""
 import sys
 
-sys.path = [path for path in sys.path if not path.endswith("bench")]  # beside this file lies a tokenize.py, which is not Python's
+sys.path = [path for path in sys.path if not path.endswith("bench")]  # beside this file lies a tokenize_peers.py, which is not Python's
 import os
 import socket
 import time

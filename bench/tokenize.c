@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* How fast one thread encodes: tokenize TOKENIZER TEXT [BYTES-PER-DOCUMENT]. Encodes the text in
  * documents for every line on standard input, and answers each with the seconds of processor time
- * it took and the number of ids. bench/tokenize.py asks it in turn with other tokenizers. */
+ * it took and the number of ids. bench/tokenize_peers.py asks it in turn with other tokenizers. */
 #include "tokenizer/tokenizer.h"
 
 #include <weft/files.h>

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""torch_ceilings.py WHAT DEVICE: how fast this machine is at one thing that a training step needs,
-by PyTorch; a line of JSON. Random numbers, several operands in turn, so that caches do not hold
+"""torch_ceilings.py WHAT DEVICE [SHAPES THREADS]: how fast this machine is at one thing that a training step needs,
+by PyTorch; a line of JSON. best-f32 and best-bf16 take SHAPES, "4096x768x2048,...", and THREADS:
+the highest rate of 5 of any of these products. Random numbers, several operands in turn, so that caches do not hold
 them; the median of 20 after 3 that warm up."""
 
 import json
@@ -56,8 +57,27 @@ def copy(elements, device):
     return 8 * elements, lambda i: a[i % 2].copy_(a[2 + i % 2])
 
 
+def best(dtype, shapes, threads, device):
+    """Of all products of these shapes, M x N x K, the one that a library is fastest at."""
+    torch.set_num_threads(threads)
+    found = (0, "")
+    for shape in shapes.split(","):
+        flops, call = product(dtype, *(int(x) for x in shape.split("x")), device)
+        call(0)
+        for i in range(5):
+            began = time.perf_counter()
+            call(i)
+            found = max(found, (flops / (time.perf_counter() - began), shape))
+    return found
+
+
 def main():
     what, device = sys.argv[1:3]
+    if what.startswith("best-"):
+        dtype = torch.bfloat16 if what == "best-bf16" else torch.float32
+        rate, shape = best(dtype, sys.argv[3], int(sys.argv[4]), device)
+        print(json.dumps(dict(rate=rate, shape=shape, unit="flop/s", torch=torch.__version__)))
+        return
     small = device != "cuda"
     n = 256 if small else 8192
     torch.backends.cuda.matmul.allow_tf32 = what == "gemm-tf32"

@@ -220,7 +220,7 @@ bench_plan_scale_LDADD = $(SIM_LIBS)
 EXTRA_PROGRAMS += bench/checkpoint_wait
 bench_checkpoint_wait_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir) $(JANSSON_CFLAGS)
 bench_checkpoint_wait_LDADD = plugins/ckpt/libckpt.la core/libweft.la $(JANSSON_LIBS)
-# make bench/tokenize, and see bench/tokenize.py.
+# make bench/tokenize, and see bench/tokenize_peers.py.
 EXTRA_PROGRAMS += bench/tokenize
 bench_tokenize_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/plugins/text
 bench_tokenize_LDADD = plugins/text/libtext.la core/libweft.la $(TEXT_LIBS)
@@ -232,8 +232,8 @@ bench_cpu_kernels_LDADD = plugins/cpu/libcpu.la tests/lib/libstandard.la core/li
 	$(DNNL_LIBS) $(LIBM)
 CLEANFILES += $(EXTRA_PROGRAMS) tests/vetted/turn
 EXTRA_DIST += bench/checkpoint bench/checkpoint.py bench/context bench/float8.py bench/gpu \
-	bench/lock bench/pairs bench/pipeline bench/pipeline.py \
-	bench/ranks bench/threads bench/tokenize.py bench/torch_ceilings.py bench/torch_llama.py
+	bench/lock bench/pairs bench/peer bench/pipeline bench/pipeline.py \
+	bench/ranks bench/threads bench/tokenize_peers.py bench/torch_ceilings.py bench/torch_llama.py
 
 # What tests of whole models share: a run inside the test, and a reader of .safetensors files.
 check_LTLIBRARIES += tests/lib/libmodel.la

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Encoding side by side, on one core: bench/tokenize.py DRIVER TOKENIZER-FOLDER TEXT [ROUNDS]. DRIVER is the program of bench/tokenize.c, the folder one
+"""Encoding side by side, on one core: bench/tokenize_peers.py DRIVER TOKENIZER-FOLDER TEXT [ROUNDS]. DRIVER is the program of bench/tokenize.c, the folder one
 that `weft tokenize --train --pattern llama3` made. All encode the same documents of 4 kB, in turn; prints the median of each in MB per second of processor
 time, and the ratios. Needs tokenizers and tiktoken. Run it under `taskset -c 0`."""
 import json
