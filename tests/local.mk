@@ -429,6 +429,7 @@ run_fixture_sources = \
 	tests/fixtures/run/tilt.c \
 	tests/fixtures/run/transfers.c \
 	tests/fixtures/run/twofaced.c \
+	tests/fixtures/run/reach.c \
 	tests/fixtures/run/recorded.c \
 	tests/fixtures/run/relinear.c \
 	tests/fixtures/run/skew.c \
