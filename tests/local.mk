@@ -518,6 +518,7 @@ dist_check_SCRIPTS += \
 	tests/scripts/check-kept \
 	tests/scripts/check-later \
 	tests/scripts/check-later-faults \
+	tests/scripts/check-lists \
 	tests/scripts/check-maxima \
 	tests/scripts/check-micro-batch \
 	tests/scripts/check-mistakes \
