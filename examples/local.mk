@@ -32,6 +32,9 @@ nobase_dist_doc_DATA += \
 	examples/dct/README.md \
 	examples/dct/dct.c \
 	examples/demo.ini \
+	examples/dropout/Makefile \
+	examples/dropout/README.md \
+	examples/dropout/dropout.c \
 	examples/ema/Makefile \
 	examples/ema/README.md \
 	examples/ema/ema.c \

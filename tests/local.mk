@@ -495,6 +495,7 @@ dist_check_SCRIPTS += \
 	tests/scripts/check-cxx \
 	tests/scripts/check-determinism \
 	tests/scripts/check-docs \
+	tests/scripts/check-dropout \
 	tests/scripts/check-environments \
 	tests/scripts/check-example \
 	tests/scripts/check-family \
