@@ -25,6 +25,9 @@ nobase_dist_doc_DATA += \
 	examples/count_bytes/Makefile \
 	examples/count_bytes/README.md \
 	examples/count_bytes/count_bytes.c \
+	examples/curve/Makefile \
+	examples/curve/README.md \
+	examples/curve/curve.c \
 	examples/cxx/Makefile \
 	examples/cxx/README.md \
 	examples/cxx/watch17.cc \

@@ -492,6 +492,7 @@ dist_check_SCRIPTS += \
 	tests/scripts/check-cuda \
 	tests/scripts/check-cuda-runs \
 	tests/scripts/check-cuda-use \
+	tests/scripts/check-curve \
 	tests/scripts/check-cxx \
 	tests/scripts/check-determinism \
 	tests/scripts/check-docs \
