@@ -25,6 +25,9 @@ nobase_dist_doc_DATA += \
 	examples/count_bytes/Makefile \
 	examples/count_bytes/README.md \
 	examples/count_bytes/count_bytes.c \
+	examples/curve/Makefile \
+	examples/curve/README.md \
+	examples/curve/curve.c \
 	examples/cxx/Makefile \
 	examples/cxx/README.md \
 	examples/cxx/watch17.cc \
@@ -32,6 +35,9 @@ nobase_dist_doc_DATA += \
 	examples/dct/README.md \
 	examples/dct/dct.c \
 	examples/demo.ini \
+	examples/dropout/Makefile \
+	examples/dropout/README.md \
+	examples/dropout/dropout.c \
 	examples/ema/Makefile \
 	examples/ema/README.md \
 	examples/ema/ema.c \

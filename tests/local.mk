@@ -429,8 +429,10 @@ run_fixture_sources = \
 	tests/fixtures/run/tilt.c \
 	tests/fixtures/run/transfers.c \
 	tests/fixtures/run/twofaced.c \
+	tests/fixtures/run/reach.c \
 	tests/fixtures/run/recorded.c \
 	tests/fixtures/run/relinear.c \
+	tests/fixtures/run/sent.c \
 	tests/fixtures/run/skew.c \
 	tests/fixtures/run/slip.c \
 	tests/fixtures/run/slow_rank.c \
@@ -490,9 +492,11 @@ dist_check_SCRIPTS += \
 	tests/scripts/check-cuda \
 	tests/scripts/check-cuda-runs \
 	tests/scripts/check-cuda-use \
+	tests/scripts/check-curve \
 	tests/scripts/check-cxx \
 	tests/scripts/check-determinism \
 	tests/scripts/check-docs \
+	tests/scripts/check-dropout \
 	tests/scripts/check-environments \
 	tests/scripts/check-example \
 	tests/scripts/check-family \
@@ -517,6 +521,7 @@ dist_check_SCRIPTS += \
 	tests/scripts/check-kept \
 	tests/scripts/check-later \
 	tests/scripts/check-later-faults \
+	tests/scripts/check-lists \
 	tests/scripts/check-maxima \
 	tests/scripts/check-micro-batch \
 	tests/scripts/check-mistakes \

@@ -56,7 +56,9 @@ static const weft_op *const ops[] = {&average_op, NULL};
 static weft_value *average_of(weft_graph *g, weft_value *p)
 {
     char *name = weft_format("%s.ema", p->name);
-    weft_value *v = weft_add_state_like(g, name ? name : "ema", p, p->dtype, WEFT_STATE_AVERAGE);
+    weft_value *v = name ? weft_add_state_like(g, name, p, p->dtype, WEFT_STATE_AVERAGE) : NULL;
+    if (!name)
+        weft_fail_memory(weft_graph_error(g));
     weft_free(name);
     return v;
 }

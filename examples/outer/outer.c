@@ -64,7 +64,9 @@ static weft_value *mix(weft_graph *g, weft_value *x, double a, weft_value *y, do
 static weft_value *state_of(weft_graph *g, weft_value *p, const char *what)
 {
     char *name = weft_format("%s.%s", p->name, what);
-    weft_value *v = weft_add_state_like(g, name ? name : what, p, p->dtype, WEFT_STATE_OPTIMIZER);
+    weft_value *v = name ? weft_add_state_like(g, name, p, p->dtype, WEFT_STATE_OPTIMIZER) : NULL;
+    if (!name)
+        weft_fail_memory(weft_graph_error(g));
     weft_free(name);
     return v;
 }
@@ -101,6 +103,8 @@ static void joint(void *self, weft_graph *g)
     weft_value *one = weft_add(g, "constant", NULL, 0, NULL), *total = NULL, *p;
     weft_value **moved = weft_alloc_zero((size_t)weft_graph_values(g) + 1, sizeof *moved);
     weft_set_real(g, one, "value", 1);
+    if (!moved)
+        weft_fail_memory(weft_graph_error(g));
     for (int i = 0; moved && (p = weft_graph_parameter(g, i)) && !weft_graph_status(g); i++) {
         if (!p->becomes)
             continue;

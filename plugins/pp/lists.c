@@ -135,6 +135,10 @@ static weft_status read_text(pp_lists *lists, const char *text, weft_error *err)
             s = pp_lists_add(lists, item, err);
         }
     }
+    if (!s && lists->stages == 0)
+        s = weft_fail(err, WEFT_ERR_INPUT, (weft_where){lists->name, 0},
+                      "the file has no task of a stage; it has a line for each rank, as 'rank 0: "
+                      "0F0 0B0', as `weft plan --schedule` prints them");
     return s;
 }
 

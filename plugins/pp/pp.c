@@ -116,17 +116,29 @@ static void set_stages(void *self, weft_graph *g)
     pp_split(self, g, weft_graph_error(g));
 }
 
+/* Has the schedule the weights of this stage apart? */
+static bool splits(const pp *p, int stage)
+{
+    if (p->schedule)
+        return pp_schedule_splits(p->schedule);
+    return p->lists.name && stage < p->lists.stages && p->lists.split[stage];
+}
+
 /* What the schedule has apart is put apart. */
 static void split_backward(void *self, weft_graph *g)
 {
     const pp *p = self;
-    bool *split = weft_alloc_zero((size_t)p->n_stages + 1, sizeof *split);
+    const bool all = weft_params_is(p->params, "defer", "all");
+    bool any = false, *split = weft_alloc_zero((size_t)p->n_stages + 1, sizeof *split);
     for (int s = 0; split && s < p->n_stages; s++)
-        split[s] = p->schedule     ? pp_schedule_splits(p->schedule)
-                   : p->lists.name ? s < p->lists.stages && p->lists.split[s]
-                                   : false;
+        any |= split[s] = splits(p, s);
+    if (all && split && !any)
+        weft_warn(p->host, weft_params_where(p->params, "defer"),
+                  "[pp] defer = all does nothing: schedule %s has no gradients of weights apart; "
+                  "zb_h1, zb_h2, interleaved_zb, zbv and dualpipev have",
+                  p->lists.name ? p->lists.name : weft_params_text(p->params, "schedule"));
     if (split)
-        weft_split_backward(g, split, weft_params_is(p->params, "defer", "all"));
+        weft_split_backward(g, split, all);
     else
         weft_fail_memory(weft_graph_error(g));
     weft_free(split);

@@ -88,6 +88,39 @@ static void tell(const pp *self)
                     l->name, l->out_of_order);
 }
 
+/* Each stage has every micro-batch of a step, forward and backward, both halves where it has them
+ * apart: told of the file, where what waits for what does not matter. */
+static weft_status check_missing(const pp_lists *l, const weft_pipeline_view *view, weft_error *err)
+{
+    static const char letters[] = "FBW", halves[] = "FIW";
+    const int64_t micro = view->micro_batches;
+    char *seen = weft_alloc_zero((size_t)(view->stages * micro), 1);
+    if (!seen)
+        return weft_fail_memory(err);
+    for (size_t i = 0; i < l->n; i++) {
+        const pp_item *item = &l->items[i];
+        if (item->letter && item->stage < view->stages && item->micro < micro)
+            seen[item->stage * micro + item->micro] |= item->letter == 'F'   ? 1
+                                                       : item->letter == 'W' ? 4
+                                                       : item->letter == 'I' ? 2
+                                                                             : 6;
+    }
+    weft_status s = WEFT_OK;
+    for (int64_t i = 0; i < view->stages * micro && !s; i++) {
+        const int stage = (int)(i / micro);
+        const bool split = stage < l->stages && l->split[stage];
+        for (int way = 0; way < 2 + split && !s; way++)
+            if (!(seen[i] >> way & 1))
+                s = weft_fail(err, WEFT_ERR_INPUT, (weft_where){l->name, 0},
+                              "rank %d lacks %d%c%lld; a step has stages 0 to %d and "
+                              "micro-batches 0 to %lld (global_batch over micro_batch)",
+                              view->rank_of[stage], stage, (split ? halves : letters)[way],
+                              (long long)(i % micro), view->stages - 1, (long long)micro - 1);
+    }
+    weft_free(seen);
+    return s;
+}
+
 static weft_status from_file(const pp *self, const weft_pipeline_view *view, weft_tasks *tasks,
                              weft_error *err)
 {
@@ -101,6 +134,9 @@ static weft_status from_file(const pp *self, const weft_pipeline_view *view, wef
         return weft_fail(err, WEFT_ERR_INPUT, (weft_where){l->name, 0},
                          "it has rank %d, which the pipeline of %d does not have", l->ranks - 1,
                          view->ranks);
+    weft_status s = check_missing(l, view, err);
+    if (s)
+        return s;
     tell(self);
     return pp_lists_fill(l, tasks, err);
 }

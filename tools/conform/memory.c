@@ -103,8 +103,8 @@ static bool check_failure(const work *w, long n)
         weft_alloc_fail_within(NULL);
         if (i == 0 && s && s != WEFT_ERR_MEMORY && !strstr(weft_error_text(&err), "memory"))
             conform_fail(w->c,
-                         "%s: memory: where allocation %ld of it fails, it says: %s; return "
-                         "weft_fail_memory(err)",
+                         "%s: memory: where allocation %ld of it fails, it says: %s; say "
+                         "weft_fail_memory(err), in a pass weft_fail_memory(weft_graph_error(g))",
                          w->who, n, weft_error_text(&err));
         weft_error_release(&err);
         size_t now = in_use();

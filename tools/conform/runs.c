@@ -96,6 +96,16 @@ static bool brings_ranks(const weft_plugin *plugin)
     return k && k->kind != WEFT_END;
 }
 
+/* Has it said that ranks get other numbers than were sent? Then so has every mesh, by design. */
+static bool changes_what_is_sent(const weft_plugin *plugin)
+{
+    const weft_contribution *k = plugin->contributions;
+    while (k && k->kind != WEFT_END &&
+           (k->kind != WEFT_WRAP || strncmp(k->service, "transport", 9) != 0))
+        k++;
+    return k && k->kind != WEFT_END && plugin->numerics == WEFT_NUMERICS_CHANGES;
+}
+
 static bool is_on(const mesh *m, const char *plugin)
 {
     return !*m->others || strstr(m->others, plugin) != NULL;
@@ -118,6 +128,12 @@ static void check_mesh(const conform *c, const at *a, const conform_case *k, con
              a->place ? " with " : "with ", *m->others ? m->others : "an axis of 2 ranks");
     if (!write_ini(c, &alone, "one", one) || !write_ini(c, k, "many", many))
         return;
+    if (changes_what_is_sent(a->plugin)) {
+        snprintf(what, sizeof what, "%s%swith %s, twice", a->place ? a->place : "",
+                 a->place ? " " : "", m->others);
+        conform_compare_runs(c, what, many, many, "all");
+        return;
+    }
     const bool exact = brings_ranks(a->plugin) && a->plugin->numerics == WEFT_NUMERICS_BITWISE;
     conform_compare_runs(c, what, one, many, exact && is_on(m, c->plugin) ? "all" : NULL);
     bool texts = (m->texts && first) || c->whole || strstr(m->others, c->plugin) != NULL;
@@ -202,6 +218,9 @@ void conform_runs(const conform *c, void *self)
                             .others = "",
                             .ranks = 1,
                             .threads = 1};
+    if (changes_what_is_sent(module->plugin))
+        conform_skip(c, "runs: no mesh is held against one rank: it stands around the transport, "
+                        "and its numerics is CHANGES; each is held against itself, to the bit");
     int tried = run_alone(c, module->plugin, k);
     for (int m = 0; m < (int)(sizeof meshes / sizeof meshes[0]); m++)
         if (c->whole || meshes[m].how != WHOLE_ALONE)

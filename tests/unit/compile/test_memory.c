@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 #include <weft/random.h>
 /* last: it needs the headers above */
 #include <cmocka.h>
@@ -245,6 +246,47 @@ static void other_orders_read_what_they_should(void **state)
             check_programs(&p, orders[i].rest, 1 + (uint64_t)plain);
             assert_int_equal(check_places(l->buffers, l->n_buffers, l->n_positions, l->arena_bytes),
                              l->live_peak);
+            plan_run_release(&p);
+        }
+}
+
+/* ---- lists with gradients of weights apart ---- */
+
+static void write_lists(char *name, const char *tasks)
+{
+    const int fd = mkstemp(name);
+    assert_true(fd >= 0);
+    assert_true(dprintf(fd, "rank 0: begin %s step_end update\n", tasks) > 0);
+    close(fd);
+}
+
+/* Two stages of one rank, as at the turn of a V. A product of the second stage reads what a norm of
+ * the first one does; the last to read it is W of the second or I of the first, as the list has it.
+ */
+static void the_last_reader_is_the_list_s(void **state)
+{
+    (void)state;
+    static const char *const lists[] = {
+        "0F0 1F0 1I0 1W0 0I0 0W0 0F1 1F1 1I1 1W1 0I1 0W1",
+        "0F0 1F0 1I0 0I0 1W0 0W0 0F1 1F1 1I1 0I1 0W1 1W1",
+        "0F0 0F1 1F0 1I0 1F1 1W0 1I1 1W1 0I0 0W0 0I1 0W1",
+        "0F0 0F1 1F0 1F1 1I0 1I1 0I0 1W0 0I1 0W0 1W1 0W1",
+        "0F0 1F0 0F1 1I0 1W0 1F1 0I0 1I1 0W0 1W1 0I1 0W1",
+    };
+    static const char *const plugins[] = {"llama3 cpu reach adamw pp",
+                                          "llama3 cpu bf16 reach ac adamw pp"};
+    for (size_t i = 0; i < sizeof lists / sizeof lists[0]; i++)
+        for (size_t k = 0; k < 2 * sizeof plugins / sizeof plugins[0]; k++) {
+            const wanted w = {plugins[k / 2], k < 2 ? "" : "[ac]\nmode = full\n", 1, 2};
+            char name[] = "/tmp/weft-lists-XXXXXX", text[256];
+            write_lists(name, lists[i]);
+            snprintf(text, sizeof text,
+                     "[pp]\ndegree = 1\nvirtual_stages = 2\ndefer = all\nschedule = %s\n%s", name,
+                     k % 2 ? "[cpu]\nkernels = plain\nqueues = adversarial\n" : "");
+            plan_run p;
+            start(&p, &w, text);
+            unlink(name);
+            check_programs(&p, lists[i], 1 + k);
             plan_run_release(&p);
         }
 }
@@ -507,6 +549,7 @@ int main(void)
         cmocka_unit_test(same_plan_twice),
         cmocka_unit_test(everything_reads_what_it_should),
         cmocka_unit_test(other_orders_read_what_they_should),
+        cmocka_unit_test(the_last_reader_is_the_list_s),
         cmocka_unit_test(ranks_of_a_stage_lay_memory_out_alike),
         cmocka_unit_test(slots_are_counted),
         cmocka_unit_test(inputs_take_two_slots),
