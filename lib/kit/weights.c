@@ -131,15 +131,19 @@ static void mark_candidates(const cutter *c)
         n->mark = may_wait(c, n) && is_read_late(n);
 }
 
-/* From the last to the first, so that readers are settled. */
-static void choose(const cutter *c)
+/* From the last to the first, so that readers are settled. true: something else may hold alone now
+ * what it held with others. */
+static bool choose(const cutter *c)
 {
+    bool changed = false;
     for (weft_node *n = c->g->last; n; n = n->prev) {
         if (!n->mark || weft_node_accumulates(n))
             continue;
         n->mark =
             is_read_late(n) && !holds_more(c, n) && (weft_node_is(n, WEFT_OP_MATMUL) || pays(c, n));
+        changed = changed || !n->mark;
     }
+    return changed;
 }
 
 void weft_split_backward(weft_graph *g, const bool *split, bool all)
@@ -153,7 +157,8 @@ void weft_split_backward(weft_graph *g, const bool *split, bool all)
         return;
     }
     mark_candidates(&c);
-    choose(&c);
+    while (choose(&c))
+        continue;
     for (weft_node *n = g->first; n; n = n->next) {
         if (n->mark && weft_node_accumulates(n)) /* a total of what B makes is one of B's */
             n->mark = is_late(n->ins[0]->node);

@@ -81,7 +81,9 @@ static weft_status open_line(const opening *above, const weft_vetted_line *line,
             return WEFT_OK; /* libraries that need each other */
     weft_status s = check_file(&o, o.path);
     s = s ? s : open_needs(&o, name);
-    if (s || dlopen(o.path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE))
+    /* Lazy: it may call functions of the one that needs it, as UCX's libucm does, without saying
+     * so. */
+    if (s || dlopen(o.path, RTLD_LAZY | RTLD_LOCAL | RTLD_NODELETE))
         return s;
     const char *why = dlerror();
     return weft_fail(o.err, WEFT_ERR_INPUT, o.where, "%s needs %s, which cannot be opened: %s",

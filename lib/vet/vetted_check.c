@@ -99,24 +99,33 @@ static const char *const doors[] = {
     "LD_AUDIT",
     "LD_LIBRARY_PATH",
     "GCONV_PATH", /* the C library */
-    "OMP_TOOL_LIBRARIES",
+    "ACC_PROFLIB",
+    "OMP_TOOL_LIBRARIES", /* OpenMP: GCC's opens the first as soon as it is there itself */
     "INTEL_LIBITTNOTIFY*",
-    "INTEL_JIT_PROFILER*", /* OpenMP, oneDNN */
+    "INTEL_JIT_PROFILER*", /* oneDNN */
     "OCL_ICD_*",
     "OPENCL_LAYERS*",
+    "OPENCL_VENDOR_PATH",
     "HWLOC_PLUGINS_PATH", /* what those open */
     "*_MCA_*component_path",
     "*_MCA_*param_file*",
-    "OPAL_PREFIX", /* Open MPI, PMIx */
-    "OPAL_*LIBDIR",
-    "PMIX_*PREFIX", /* the same */
+    "*_MCA_*envar_file*", /* Open MPI, PMIx */
+    "OPAL_*PREFIX",
+    "OPAL_*DIR",
+    "PMIX_*PREFIX", /* the same; mpirun itself sets PMIX_*TMPDIR */
+    "PMIX_*LIBDIR",
+    "PMIX_SYSCONFDIR",
+    "PMIX_DESTDIR",
     "UCX_MODULE_DIR",
     "UCX_CONFIG_DIR",
-    "FI_PROVIDER_PATH", /* UCX, libfabric */
+    "UCC_COMPONENT_PATH",
+    "UCC_CONFIG_FILE",
+    "FI_PROVIDER_PATH", /* UCX, UCC, libfabric */
     "IBV_DRIVERS",
     "RDMAV_DRIVERS", /* libibverbs */
     "NCCL_*_PLUGIN",
-    "NCCL_CONF_FILE", /* NCCL */
+    "NCCL_CONF_FILE",
+    "NCCL_CUDA_PATH", /* NCCL */
     "CUDA_INJECTION*_PATH",
     "NVTX_INJECTION*_PATH", /* NVIDIA's driver */
 };

@@ -165,6 +165,16 @@ static void test_sizes(void **state)
                                           .mask = MASK_CAUSAL,
                                           .scale = 0.3});
     }
+    /* of two bf16 numbers that are multiplied together the second is behind the head */
+    for (int64_t d = 1; d <= 33; d += 16)
+        attention_check(&(attention_case){.batch = 2,
+                                          .queries = 70,
+                                          .keys = 67,
+                                          .heads = 2,
+                                          .kv_heads = 1,
+                                          .d = d,
+                                          .mask = MASK_CAUSAL,
+                                          .dtype = WEFT_BF16});
     attention_check(
         &(attention_case){.batch = 0, .queries = 5, .keys = 5, .heads = 1, .kv_heads = 1, .d = 8});
     attention_check(&(attention_case){.batch = 1,

@@ -90,10 +90,32 @@ static void statistics_stay_wide(void **state)
     planned_release(&p);
 }
 
+/* Numbers that stand for many tokens: the losses of a head's parts, and their sum. */
+static void scalars_stay_wide(void **state)
+{
+    planned p;
+    int sums = 0;
+    (void)state;
+    planned_spec spec = {.axes = "tp=1", .passes = "bf16", .chunk = 8, .placed_only = true};
+    if (planned_init(&p, &spec))
+        fail_msg("%s", weft_error_text(&p.err));
+    for (const weft_node *node = weft_graph_first(p.g); node; node = node->next)
+        for (int i = 0; i < node->n_outs; i++) {
+            const weft_value *v = node->outs[i];
+            if (v->n_dims > 0 || v->dtype == WEFT_I32)
+                continue;
+            if (v->dtype != WEFT_F32)
+                fail_msg("%s is narrow", v->name);
+            sums += node->n_ins > 1 && strcmp(node->op->name, "add") == 0;
+        }
+    assert_true(sums > 0);
+    planned_release(&p);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(narrowed_copies),
-                                       cmocka_unit_test(every_other_block),
-                                       cmocka_unit_test(statistics_stay_wide)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(narrowed_copies), cmocka_unit_test(every_other_block),
+        cmocka_unit_test(statistics_stay_wide), cmocka_unit_test(scalars_stay_wide)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -76,6 +76,25 @@ static void known_schedules_have_their_bubbles(void **state)
         }
 }
 
+/* How far ahead they are is what each costs: zb_h1 holds as much as 1f1b, zb_h2 about twice as
+ * much. With enough micro-batches ranks wait two thirds of what those of 1f1b do. */
+static void zero_bubbles_are_ahead(void **state)
+{
+    (void)state;
+    for (int p = 2; p <= 8; p++)
+        for (int64_t m = p; m <= 20; m++)
+            for (int twice = 0; twice < 2; twice++) {
+                weft_tasks *t = pipeline_schedule(twice ? "zb_h2" : "zb_h1", p, p, m);
+                for (int r = 0; r < p; r++)
+                    assert_int_equal(most_waiting(t, r),
+                                     least(m, twice ? 2 * (p - 1 - r) + 1 : p - r));
+                if (m >= 2 * p && fabs(pipeline_bubble(t) - 2 * (p - 1)) > 1e-6)
+                    fail_msg("zb_h%d, %d ranks, %d micro-batches: idle for %g", 1 + twice, p,
+                             (int)m, pipeline_bubble(t));
+                weft_tasks_destroy(t);
+            }
+}
+
 static weft_status refill(const char *name, weft_tasks *t, weft_error *err)
 {
     const weft_pipeline_view view = {t->ranks, t->stages, t->micro_batches, t->rank_of};
@@ -465,6 +484,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(known_schedules_have_their_bubbles),
+        cmocka_unit_test(zero_bubbles_are_ahead),
         cmocka_unit_test(stages_that_do_not_fit_are_refused),
         cmocka_unit_test(text_comes_back),
         cmocka_unit_test(bad_text_is_named),
