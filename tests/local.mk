@@ -382,6 +382,8 @@ fixture_sources = \
 	tests/fixtures/plugins/no_symbol.c \
 	tests/fixtures/plugins/other_name.c \
 	tests/fixtures/plugins/refuser.c \
+	tests/fixtures/plugins/reviews.c \
+	tests/fixtures/plugins/reviews_too.c \
 	tests/fixtures/plugins/second_device.c \
 	tests/fixtures/plugins/pace.c \
 	tests/fixtures/plugins/slow_step.c \
@@ -540,6 +542,7 @@ dist_check_SCRIPTS += \
 	tests/scripts/check-profile \
 	tests/scripts/check-records \
 	tests/scripts/check-release \
+	tests/scripts/check-review \
 	tests/scripts/check-rules \
 	tests/scripts/check-scale \
 	tests/scripts/check-signals \
