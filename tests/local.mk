@@ -416,6 +416,7 @@ run_fixture_sources = \
 	tests/fixtures/run/given.c \
 	tests/fixtures/run/groups.c \
 	tests/fixtures/run/later.c \
+	tests/fixtures/run/marks.c \
 	tests/fixtures/run/masked.c \
 	tests/fixtures/run/maxima.c \
 	tests/fixtures/run/micro_noise.c \
@@ -480,6 +481,7 @@ dist_check_SCRIPTS += \
 	tests/scripts/check-bisect \
 	tests/scripts/check-bitwise \
 	tests/scripts/check-broken \
+	tests/scripts/check-budget \
 	tests/scripts/check-channel \
 	tests/scripts/check-ckpt \
 	tests/scripts/check-ckpt-kill \
