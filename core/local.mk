@@ -116,6 +116,7 @@ core_libcore_la_SOURCES = \
 	core/compile/driver/plan.c \
 	core/compile/driver/calls.c \
 	core/compile/driver/state_view.c \
+	core/compile/driver/review.c \
 	core/compile/driver/schedule.c \
 	core/compile/driver/plan.h \
 	core/execute/collective.c \
@@ -183,6 +184,7 @@ weftinclude_HEADERS = \
 	include/weft/pass.h \
 	include/weft/plugin.h \
 	include/weft/random.h \
+	include/weft/review.h \
 	include/weft/service.h \
 	include/weft/store.h \
 	include/weft/weft.h

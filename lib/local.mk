@@ -53,6 +53,7 @@ lib_libshared_la_SOURCES = \
 	lib/forecast/repeats.c \
 	lib/forecast/report.c \
 	lib/forecast/roofline.c \
+	lib/forecast/review.c \
 	lib/forecast/room.c \
 	lib/forecast/causal.c \
 	lib/forecast/simulate.c \

@@ -382,6 +382,8 @@ fixture_sources = \
 	tests/fixtures/plugins/no_symbol.c \
 	tests/fixtures/plugins/other_name.c \
 	tests/fixtures/plugins/refuser.c \
+	tests/fixtures/plugins/reviews.c \
+	tests/fixtures/plugins/reviews_too.c \
 	tests/fixtures/plugins/second_device.c \
 	tests/fixtures/plugins/pace.c \
 	tests/fixtures/plugins/slow_step.c \
@@ -414,6 +416,7 @@ run_fixture_sources = \
 	tests/fixtures/run/given.c \
 	tests/fixtures/run/groups.c \
 	tests/fixtures/run/later.c \
+	tests/fixtures/run/marks.c \
 	tests/fixtures/run/masked.c \
 	tests/fixtures/run/maxima.c \
 	tests/fixtures/run/micro_noise.c \
@@ -480,6 +483,7 @@ dist_check_SCRIPTS += \
 	tests/scripts/check-bisect \
 	tests/scripts/check-bitwise \
 	tests/scripts/check-broken \
+	tests/scripts/check-budget \
 	tests/scripts/check-channel \
 	tests/scripts/check-ckpt \
 	tests/scripts/check-ckpt-kill \
@@ -545,6 +549,7 @@ dist_check_SCRIPTS += \
 	tests/scripts/check-profile \
 	tests/scripts/check-records \
 	tests/scripts/check-release \
+	tests/scripts/check-review \
 	tests/scripts/check-rules \
 	tests/scripts/check-scale \
 	tests/scripts/check-signals \

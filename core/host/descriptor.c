@@ -398,10 +398,14 @@ static void check_contributions(check *c)
         case WEFT_AXIS:
             check_axis(c, k);
             break;
+        case WEFT_REVIEW:
+            if (!k->review)
+                complain(c, "a review has no function");
+            break;
         default:
             complain(c,
-                     "a contribution has kind %d; expected a pass, axis, service, wrap, observer "
-                     "or command, and an empty entry at the end",
+                     "a contribution has kind %d; expected a pass, axis, service, wrap, observer, "
+                     "review or command, and an empty entry at the end",
                      (int)k->kind);
             return; /* the table's end is missing: what follows is not ours to read */
         }

@@ -106,6 +106,12 @@ typedef struct weft_kept_bytes {
     struct weft_kept_bytes *next;
 } weft_kept_bytes;
 
+/* What a review has asked for (weft_plan_ask). */
+typedef struct weft_request {
+    const char *by, *what, *value;
+    struct weft_request *next;
+} weft_request;
+
 typedef struct weft_plugins {
     int n;
     weft_loaded *list; /* in listed order */
@@ -119,6 +125,7 @@ typedef struct weft_plugins {
     void *control; /* the control channel to other ranks, for host->exchange; NULL: one rank. Set
                       before create. */
     weft_kept_bytes *kept; /* in the order of asking */
+    weft_request *asked;   /* of the run that is planned, the last first */
     weft_running running;  /* nodes NULL: nothing */
     struct weft_run *run;  /* that lasts, for weft_event_wait; NULL: none */
     const weft_said *said; /* by weft_warn and weft_inform, the last first */

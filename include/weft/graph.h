@@ -291,8 +291,8 @@ weft_value *weft_add3(weft_graph *g, const char *op, const char *name, weft_valu
 void weft_set_int(weft_graph *g, weft_value *v, const char *key, int64_t x);
 void weft_set_real(weft_graph *g, weft_value *v, const char *key, double x);
 void weft_set_text(weft_graph *g, weft_value *v, const char *key, const char *x);
-/* A pass may set, before placement, what a node's scope is, and whether results are kept for the
- * backward or computed again (NULL-safe). */
+/* A pass may set, before placement, what a node's scope is, and before the backward is made,
+ * whether results are kept for it or computed again (NULL-safe). */
 void weft_set_scope(weft_graph *g, weft_value *v, weft_scope scope);
 void weft_set_recompute(weft_graph *g, weft_value *v, bool again);
 /* What the model says of v, for rules and passes: "residual", "logits". */

@@ -14,6 +14,7 @@
 #include <weft/op.h>
 #include <weft/params.h>
 #include <weft/pass.h>
+#include <weft/review.h>
 #include <weft/service.h>
 
 #ifdef __cplusplus
@@ -86,18 +87,6 @@ typedef struct weft_report {
     const char *name;
     double value;
 } weft_report;
-
-typedef enum weft_instruction_kind {
-    WEFT_COMPUTE,    /* a kernel */
-    WEFT_ZERO_FILL,  /* a sum over micro-batches begins */
-    WEFT_COPY,       /* a new content goes to where it belongs */
-    WEFT_COLLECTIVE, /* a redistribute: the steps of its nodes say what is sent over which axes */
-    WEFT_OBSERVE,    /* a value is shown to observers */
-    WEFT_POST_SEND,  /* another stage's value begins to be sent; of a micro-batch, at its task's end
-                      */
-    WEFT_POST_RECV,  /* begins to be received: in a program's prologue */
-    WEFT_AWAIT       /* what was posted is there, before its first reader */
-} weft_instruction_kind;
 
 /* An instruction as it was planned on this rank, as `weft plan --program` prints it. */
 typedef struct weft_instruction_view {
@@ -258,7 +247,8 @@ typedef enum weft_kind {
     WEFT_OBSERVER,
     WEFT_COMMAND,
     WEFT_WRAP,
-    WEFT_AXIS
+    WEFT_AXIS,
+    WEFT_REVIEW
 } weft_kind;
 
 /* In which modes a pass runs, as bits. */
@@ -319,6 +309,8 @@ typedef struct weft_contribution {
      * service's type that lives as long as self, from which what is not a function is read, too;
      * NULL: what is there is left as it is. device: of those that are listed before; NULL: none. */
     const void *(*around)(void *self, const void *next, const weft_device *device);
+    /* REVIEW: looks at the finished plan of a training run (<weft/review.h>). */
+    weft_status (*review)(void *self, weft_plan *plan, weft_error *err);
 } weft_contribution;
 
 /* What a plugin may ask of its host; valid until destroy. */

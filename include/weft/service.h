@@ -169,6 +169,20 @@ typedef struct weft_transport {
                              weft_dtype dtype, weft_queue *queue, weft_error *err);
 } weft_transport;
 
+/* ---- programs ---- */
+
+typedef enum weft_instruction_kind {
+    WEFT_COMPUTE,    /* a kernel */
+    WEFT_ZERO_FILL,  /* a sum over micro-batches begins */
+    WEFT_COPY,       /* a new content goes to where it belongs */
+    WEFT_COLLECTIVE, /* a redistribute: the steps of its nodes say what is sent over which axes */
+    WEFT_OBSERVE,    /* a value is shown to observers */
+    WEFT_POST_SEND,  /* another stage's value begins to be sent; of a micro-batch, at its task's end
+                      */
+    WEFT_POST_RECV,  /* begins to be received: in a program's prologue */
+    WEFT_AWAIT       /* what was posted is there, before its first reader */
+} weft_instruction_kind;
+
 /* ---- schedule: what each rank of a pipeline runs, and in which order ---- */
 
 /* One entry of a rank's list. */

@@ -17,6 +17,7 @@
 #include <weft/pass.h>
 #include <weft/plugin.h>
 #include <weft/random.h>
+#include <weft/review.h>
 #include <weft/service.h>
 #include <weft/store.h>
 

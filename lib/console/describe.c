@@ -10,8 +10,8 @@
 const char *weft_kind_name(weft_kind kind)
 {
     static const char *const names[] = {"end",     "pass", "service", "observer",
-                                        "command", "wrap", "axis"};
-    return (unsigned)kind < 7 ? names[kind] : "?";
+                                        "command", "wrap", "axis",    "review"};
+    return (unsigned)kind < 8 ? names[kind] : "?";
 }
 
 const char *weft_param_type_name(weft_param_type type)

@@ -585,6 +585,15 @@ static void print_seen(weft_lowered *l, weft_text *text)
     weft_text_add(text, " of these for what causality lets queries see\n");
 }
 
+/* What reviews have asked for, in the order of asking. */
+static void print_asked(const weft_request *r, weft_text *text)
+{
+    if (!r)
+        return;
+    print_asked(r->next, text);
+    weft_text_print(text, "  %s: %s = %s\n", r->by, r->what, r->value);
+}
+
 void weft_plan_print(const weft_plan *plan, bool times, weft_text *text)
 {
     const weft_lowered *l = plan->lowered[WEFT_MODE_TRAIN];
@@ -625,6 +634,9 @@ void weft_plan_print(const weft_plan *plan, bool times, weft_text *text)
     weft_text_add(text, " instructions\n");
     print_wraps(plan, text);
     print_passes(plan, times, text);
+    if (plan->round)
+        weft_text_print(text, "asked for by reviews, of %d plans\n", plan->round + 1);
+    print_asked(plan->plugins->asked, text);
     print_notes(plan->graphs[WEFT_MODE_TRAIN], text);
 }
 

@@ -247,24 +247,25 @@ void weft_replace(weft_graph *g, weft_value *old, weft_value *value)
 
 /* ---- setters ---- */
 
-static bool may_set(weft_graph *g, const weft_value *v, const char *what)
+static bool may_set(weft_graph *g, const weft_value *v, bool late, const char *what)
 {
-    if (v && !weft_graph_status(g) && g->placed)
-        weft_graph_fail(g, WEFT_ERR_INTERNAL, WEFT_NOWHERE,
-                        "the %s of %s is set in a placed graph; passes of stage graph set it", what,
-                        v->name);
+    if (v && !weft_graph_status(g) && late)
+        weft_graph_fail(g, WEFT_ERR_INTERNAL, WEFT_NOWHERE, what, v->name);
     return v && !weft_graph_status(g);
 }
 
 void weft_set_scope(weft_graph *g, weft_value *v, weft_scope scope)
 {
-    if (may_set(g, v, "scope"))
+    if (may_set(g, v, g->placed,
+                "the scope of %s is set in a placed graph; passes of stage graph set it"))
         v->node->scope = scope;
 }
 
 void weft_set_recompute(weft_graph *g, weft_value *v, bool again)
 {
-    if (may_set(g, v, "recomputation"))
+    if (may_set(g, v, g->spot.phase != WEFT_FORWARD,
+                "the recomputation of %s is set behind the backward; passes of stage graph or "
+                "placed set it"))
         v->recompute = again;
 }
 

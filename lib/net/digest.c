@@ -9,7 +9,7 @@
 
 /* One thing that must be equal: a key and its value, or a hash of what is too long to send. */
 typedef struct item {
-    char key[64];
+    char key[96];
     char value[72];   /* a SHA-256 is 64 digits */
     int32_t of_stage; /* equal on ranks that hold the same stages of a pipeline alone */
 } item;
@@ -105,6 +105,11 @@ static void make(digest *d, const weft_plan *plan)
         add(d, "version of plugin ", loaded->module.plugin->name, loaded->module.plugin->version);
         add(d, "SHA-256 of plugin ", loaded->module.plugin->name, loaded->module.id.sha256);
         add_section(d, loaded->module.plugin->name, loaded->module.plugin->params, loaded->params);
+    }
+    for (const weft_request *r = plan->plugins->asked; r; r = r->next) {
+        char prefix[56];
+        snprintf(prefix, sizeof prefix, "what the review of plugin %s asks for: ", r->by);
+        add(d, prefix, r->what, r->value);
     }
     add_section(d, "train", weft_core_params("train"), plan->train);
     add_section(d, "mesh", weft_core_params("mesh"), plan->mesh_params);

@@ -1,19 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Activation checkpointing: marks values of blocks "compute again instead of keeping". Only values
  * that depend on tokens; when a gathered weight is freed is its gatherer's business. */
-#include <weft/weft.h>
+#include "ac.h"
 
 #include <string.h>
 
-static const char *const modes[] = {"none", "full", "every", "op", NULL};
+static const char *const modes[] = {"none", "full", "every", "op", "budget", NULL};
 
-typedef struct ac {
-    const weft_host *host;
-    int64_t every;
-    int mode;
-} ac;
-
-enum { MODE_NONE, MODE_FULL, MODE_EVERY, MODE_OP };
+enum { MODE_NONE, MODE_FULL, MODE_EVERY, MODE_OP, MODE_BUDGET };
 
 static const weft_param params[] = {
     {.name = "mode",
@@ -21,7 +15,8 @@ static const weft_param params[] = {
      .value = "full",
      .choices = modes,
      .help = "none; full: keep only what leaves a block; every: full for one block in `every`; op: "
-             "keep the ops of `save`, too."},
+             "keep the ops of `save`, too; budget: keep what fits into `budget`, so that as "
+             "little as possible is computed again."},
     {.name = "every",
      WEFT_INT(ac, every),
      .value = "2",
@@ -34,6 +29,11 @@ static const weft_param params[] = {
      .value = "linear attention",
      .flags = WEFT_PARAM_LIST,
      .help = "With mode = op: families of ops, or ops, whose results are kept."},
+    {.name = "budget",
+     .type = WEFT_PARAM_STRING,
+     .value = "fit",
+     .help = "With mode = budget: bytes that may be planned for a rank, as 60 GiB; fit: what the "
+             "device has; up to 1: a share of the activations that would be kept without ac."},
     {.name = NULL},
 };
 
@@ -93,9 +93,31 @@ static void mark(void *self, weft_graph *g)
     const ac *a = self;
     if (a->mode == MODE_OP)
         check_saved(a, g);
-    for (weft_node *n = weft_graph_first(g); n && a->mode != MODE_NONE; n = n->next)
+    for (weft_node *n = weft_graph_first(g); n && a->mode != MODE_NONE && a->mode != MODE_BUDGET;
+         n = n->next)
         for (int i = 0, kept = is_kept(a, n); i < n->n_outs && !kept; i++)
             weft_set_recompute(g, n->outs[i], true);
+}
+
+static void mark_placed(void *self, weft_graph *g)
+{
+    if (((ac *)self)->mode == MODE_BUDGET)
+        ac_budget_mark(self, g);
+}
+
+static weft_status review(void *self, weft_plan *plan, weft_error *err)
+{
+    return ((ac *)self)->mode == MODE_BUDGET ? ac_budget_review(self, plan, err) : WEFT_OK;
+}
+
+static weft_status create(void *self, weft_error *err)
+{
+    return ac_budget_read(self, err);
+}
+
+static void destroy(void *self)
+{
+    ac_budget_destroy(((ac *)self)->budget);
 }
 
 static const char *const needs[] = {"model", NULL};
@@ -104,6 +126,12 @@ static const weft_contribution contributions[] = {{.kind = WEFT_PASS,
                                                    .modes = WEFT_IN_TRAIN,
                                                    .graph = mark,
                                                    .needs = needs},
+                                                  {.kind = WEFT_PASS,
+                                                   .stage = WEFT_STAGE_PLACED,
+                                                   .modes = WEFT_IN_TRAIN,
+                                                   .graph = mark_placed,
+                                                   .needs = needs},
+                                                  {.kind = WEFT_REVIEW, .review = review},
                                                   {.kind = WEFT_END}};
 
 WEFT_PLUGIN(ac) = {
@@ -115,5 +143,7 @@ WEFT_PLUGIN(ac) = {
     .numerics = WEFT_NUMERICS_BITWISE,
     .params = params,
     .self_size = WEFT_SELF(ac),
+    .create = create,
+    .destroy = destroy,
     .contributions = contributions,
 };

@@ -209,12 +209,9 @@ static int stage_rank(const weft_plan *p, weft_mode mode)
     return axis < 0 ? 0 : coord[axis];
 }
 
-static weft_status lower(weft_plan *p, weft_mode mode, weft_error *err)
+weft_status weft_plan_lower(const weft_plan *p, weft_mode mode, weft_lowered **out, weft_error *err)
 {
     uint64_t adversary = weft_device_adversary(p);
-    weft_status s = weft_plan_schedule(p, mode, err);
-    if (s)
-        return s;
     weft_lower_options options = {.kernels = &p->kernels,
                                   .states = &p->states,
                                   .tasks = &p->tasks[mode]->of[stage_rank(p, mode)],
@@ -223,8 +220,14 @@ static weft_status lower(weft_plan *p, weft_mode mode, weft_error *err)
                                   .n_queues = adversary ? 2 : p->device->n_queues,
                                   .adversary = adversary};
     options.caches = weft_graph_writes(p->graphs[mode]) ? &p->caches : NULL;
+    return weft_lower(p->graphs[mode], &options, out, err);
+}
+
+static weft_status lower(weft_plan *p, weft_mode mode, weft_error *err)
+{
+    weft_status s = weft_plan_schedule(p, mode, err);
     double start = weft_now();
-    s = weft_lower(p->graphs[mode], &options, &p->lowered[mode], err);
+    s = s ? s : weft_plan_lower(p, mode, &p->lowered[mode], err);
     int n = p->graphs[mode]->n_nodes;
     return s ? s
              : weft_plan_record(p,
@@ -312,8 +315,9 @@ const weft_graph *weft_plan_model(const weft_plan *plan)
                                          : plan->graphs[WEFT_MODE_GENERATE];
 }
 
-weft_status weft_plan_create(weft_plugins *plugins, weft_settings *settings,
-                             const weft_plan_options *options, weft_plan **out, weft_error *err)
+static weft_status create(weft_plugins *plugins, weft_settings *settings,
+                          const weft_plan_options *options, int round, weft_plan **out,
+                          weft_error *err)
 {
     weft_plan *p = weft_alloc_zero(1, sizeof *p);
     *out = p;
@@ -322,13 +326,27 @@ weft_status weft_plan_create(weft_plugins *plugins, weft_settings *settings,
     p->plugins = plugins;
     p->rank = options->rank;
     p->ranks = options->ranks;
+    p->round = round;
     weft_status s = build(p, settings, options, err);
     s = s ? s : weft_plan_sending(p, err);
     s = s ? s : weft_plan_keep(p, err);
-    if (!s)
-        return WEFT_OK;
-    weft_plan_destroy(p);
-    *out = NULL;
+    return s || options->stop_after || options->write ? s : weft_plan_review(p, err);
+}
+
+weft_status weft_plan_create(weft_plugins *plugins, weft_settings *settings,
+                             const weft_plan_options *options, weft_plan **out, weft_error *err)
+{
+    weft_status s = WEFT_OK;
+    bool again = true;
+    plugins->asked = NULL;
+    for (int round = 0; again && !s; round++) {
+        s = create(plugins, settings, options, round, out, err);
+        again = !s && (*out)->again;
+        if (!s && !again)
+            break;
+        weft_plan_destroy(*out);
+        *out = NULL;
+    }
     return s;
 }
 

@@ -24,8 +24,6 @@ typedef struct weft_writing {
     bool cache;      /* keys and values are kept; else every token computes all places again */
 } weft_writing;
 
-struct weft_plan;
-
 typedef struct weft_plan_options {
     int rank, ranks;
     const char *stop_after; /* plugin after whose last graph or placed pass to stop: the train graph
@@ -40,11 +38,11 @@ typedef struct weft_plan_options {
     const char *spread;  /* the plugin to be advised where none spreads a run; NULL: none */
     /* Is handed a graph as it was before a pass of `plugin` broke it, on rank 0; NULL: nobody is.
      * Notes in err where it is. */
-    void (*broken)(const struct weft_plan *plan, const char *plugin, const weft_graph *graph,
+    void (*broken)(const weft_plan *plan, const char *plugin, const weft_graph *graph,
                    weft_error *err);
 } weft_plan_options;
 
-typedef struct weft_plan {
+struct weft_plan {
     weft_plugins *plugins; /* not owned */
     const weft_params *train, *weft, *mesh_params;
     weft_mesh mesh;
@@ -67,7 +65,11 @@ typedef struct weft_plan {
     int rank, ranks;
     weft_pass_record *records;
     int n_records, records_capacity;
-} weft_plan;
+    int round;            /* plans before this one */
+    const char *reviewer; /* the plugin that looks at it; NULL: none does */
+    bool again;           /* something new was asked for */
+    weft_status refused;  /* what was asked for cannot be */
+};
 
 /* plugins are created (not opened). */
 weft_status weft_plan_create(weft_plugins *plugins, weft_settings *settings,
@@ -125,6 +127,15 @@ weft_status weft_plan_ranks(const weft_plugins *plugins, int *ranks, weft_error 
 weft_status weft_plan_graph(weft_plan *plan, weft_mode mode, const weft_plan_options *options,
                             weft_error *err);
 weft_status weft_plan_record(weft_plan *plan, weft_pass_record record, weft_error *err);
+
+/* What the plan's rank runs in a mode whose graph and lists are there. */
+weft_status weft_plan_lower(const weft_plan *plan, weft_mode mode, weft_lowered **out,
+                            weft_error *err);
+
+/* ---- review.c, for plan.c ---- */
+
+/* Shows the plan to all reviews: plan->again. */
+weft_status weft_plan_review(weft_plan *plan, weft_error *err);
 
 /* ---- schedule.c, for plan.c ---- */
 

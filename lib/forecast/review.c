@@ -1,0 +1,170 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A finished plan as reviews see it: each rank of the pipeline, what it holds, and how long its
+ * instructions take. */
+#include "forecast/forecast.h"
+
+#include <string.h>
+#include <weft/review.h>
+
+int weft_plan_round(const weft_plan *plan)
+{
+    return plan->round;
+}
+
+const weft_graph *weft_plan_trained(const weft_plan *plan)
+{
+    return plan->graphs[WEFT_MODE_TRAIN];
+}
+
+weft_pipeline_view weft_plan_pipeline(const weft_plan *plan)
+{
+    const weft_tasks *t = plan->tasks[WEFT_MODE_TRAIN];
+    return (weft_pipeline_view){t->ranks, t->stages, t->micro_batches, t->rank_of};
+}
+
+int64_t weft_plan_room(const weft_plan *plan)
+{
+    weft_device_rates rates;
+    if (!weft_device_find_rates(plan, &rates))
+        return 0;
+    return (int64_t)(rates.memory_bytes / (size_t)weft_device_sharers(plan, &rates));
+}
+
+/* ---- another rank, planned for this alone ---- */
+
+/* The first of those with this coordinate: no other holds more. */
+static int first_rank(const weft_plan *plan, int coordinate)
+{
+    const int axis = weft_graph_stage_axis(plan->graphs[WEFT_MODE_TRAIN]);
+    return axis < 0 ? 0 : coordinate * weft_mesh_stride(&plan->mesh, axis);
+}
+
+static void forget(weft_plan *other)
+{
+    for (int m = 0; m < WEFT_MODES; m++)
+        weft_lowered_destroy(other->lowered[m]);
+    weft_states_release(&other->states);
+    weft_states_release(&other->caches);
+}
+
+/* *other: a copy whose programs and states are its own; forget. */
+static weft_status plan_other(const weft_plan *plan, int rank, weft_plan *other, weft_error *err)
+{
+    int coord[WEFT_MAX_AXES];
+    const int64_t alignment = weft_device_alignment(plan->device);
+    *other = *plan;
+    other->rank = rank;
+    memset(other->lowered, 0, sizeof other->lowered);
+    other->states = other->caches = (weft_states){0};
+    weft_mesh_coord(&plan->mesh, rank, coord);
+    weft_status s =
+        weft_states_init(&other->states, plan->graphs[WEFT_MODE_TRAIN], coord, alignment, err);
+    if (!s && plan->graphs[WEFT_MODE_GENERATE])
+        s = weft_caches_init(&other->caches, plan->graphs[WEFT_MODE_GENERATE], coord, alignment,
+                             err);
+    for (int m = 0; m < WEFT_MODES && !s; m++)
+        if (plan->graphs[m])
+            s = weft_plan_lower(other, (weft_mode)m, &other->lowered[m], err);
+    for (const weft_kept_bytes *k = plan->plugins->kept; k; k = k->next)
+        other->states.bytes += weft_align(k->bytes, alignment);
+    return s;
+}
+
+/* ---- what is shown of it ---- */
+
+static void show_instruction(const weft_roofline *r, const weft_cost_model *model, void *self,
+                             const weft_lowered *l, const weft_program *p,
+                             const weft_instruction *in, weft_planned_instruction *out)
+{
+    *out = (weft_planned_instruction){.kind = in->kind,
+                                      .nodes = in->parts ? (const weft_node *const *)in->parts
+                                                         : &in->node,
+                                      .n_nodes = in->parts ? in->n_ins : 1,
+                                      .part = p->part,
+                                      .stage = p->stage,
+                                      .position = in->position,
+                                      .seconds = weft_roofline_cost(r, l, in).seconds};
+    const double own = model ? model->seconds(self, l->graph, out, out->seconds) : -1;
+    out->seconds = own < 0 ? out->seconds : own;
+}
+
+static weft_status show_programs(const weft_plan *plan, weft_planned *out, weft_error *err)
+{
+    weft_lowered *l = plan->lowered[WEFT_MODE_TRAIN];
+    weft_roofline r;
+    void *self;
+    const weft_cost_model *model = weft_plugins_service(plan->plugins, "costs", &self);
+    int n = 0;
+    for (int a = 0; a < l->n_programs; a++)
+        n += l->programs[a].n;
+    weft_planned_instruction *list = weft_alloc(((size_t)n + 1) * sizeof *list);
+    weft_status s = list ? weft_forecast_see(l, NULL, err) : weft_fail_memory(err);
+    out->known = weft_plan_roofline(plan, &r) || model;
+    out->instructions = list;
+    for (int a = 0; a < l->n_programs && !s; a++)
+        for (int i = 0; i < l->programs[a].n; i++)
+            show_instruction(&r, model, self, l, &l->programs[a], &l->programs[a].list[i],
+                             &list[out->n_instructions++]);
+    return s;
+}
+
+static weft_status show_buffers(const weft_lowered *l, weft_planned *out, weft_error *err)
+{
+    weft_planned_buffer *list = weft_alloc(((size_t)l->n_buffers + 1) * sizeof *list);
+    out->buffers = list;
+    if (!list)
+        return weft_fail_memory(err);
+    for (int i = 0; i < l->n_buffers; i++) {
+        const weft_buffer *b = &l->buffers[i];
+        const bool slot = b->base == WEFT_BASE_SLOT;
+        list[i] = (weft_planned_buffer){.value = b->value,
+                                        .bytes = b->bytes,
+                                        .places = slot ? l->slots[b->slots].n : 1,
+                                        .first = b->first,
+                                        .last = b->last,
+                                        .arena = slot || b->base == WEFT_BASE_ARENA,
+                                        .inside = slot};
+    }
+    out->n_buffers = l->n_buffers;
+    out->n_positions = l->n_positions;
+    return WEFT_OK;
+}
+
+weft_status weft_plan_show(const weft_plan *plan, int rank, weft_planned *out, weft_error *err)
+{
+    const int number = first_rank(plan, rank);
+    *out = (weft_planned){0};
+    weft_plan *own = weft_alloc_zero(1, sizeof *own); /* what is shown points into its programs */
+    out->core = own;
+    weft_status s = own ? WEFT_OK : weft_fail_memory(err);
+    if (!s && number != plan->rank)
+        s = plan_other(plan, number, own, err);
+    const weft_plan *of = own && number != plan->rank ? own : plan;
+    weft_libraries libraries = {0};
+    s = s ? s : weft_plan_libraries(of, &libraries, err);
+    s = s ? s : show_programs(of, out, err);
+    s = s ? s : show_buffers(of->lowered[WEFT_MODE_TRAIN], out, err);
+    if (s) {
+        weft_planned_release(out);
+        return s;
+    }
+    const weft_held held = weft_plan_held(of);
+    out->bytes = (int64_t)weft_plan_bytes(of);
+    out->arena = held.arena;
+    out->state = held.state;
+    out->others = out->bytes - held.arena - held.state;
+    out->libraries =
+        libraries.device + libraries.captured + libraries.loading + libraries.transport;
+    return WEFT_OK;
+}
+
+void weft_planned_release(weft_planned *planned)
+{
+    weft_plan *own = planned->core;
+    if (own)
+        forget(own);
+    weft_free(own);
+    weft_free((void *)planned->instructions);
+    weft_free((void *)planned->buffers);
+    *planned = (weft_planned){0};
+}

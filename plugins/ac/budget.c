@@ -1,0 +1,314 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Mode budget: what is kept follows from how many bytes there are. The first plan keeps all; from
+ * it come the seconds of each node, what the backward reads, and where memory is the tightest. Then
+ * the fastest choice that should fit is planned, and what the planner says of it corrects the next
+ * one, until the best that fits is known. Stages of a pipeline are chosen for each by itself. */
+#include "budget.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- the key ---- */
+
+static bool read_bytes(const char *text, double *bytes)
+{
+    static const struct {
+        const char *name;
+        double bytes;
+    } units[] = {{"", 1},
+                 {"B", 1},
+                 {"kB", 1e3},
+                 {"KB", 1e3},
+                 {"MB", 1e6},
+                 {"GB", 1e9},
+                 {"TB", 1e12},
+                 {"KiB", 1024.},
+                 {"MiB", 1048576.},
+                 {"GiB", 1073741824.},
+                 {"TiB", 1099511627776.}};
+    char *end;
+    *bytes = strtod(text, &end);
+    if (end == text || !(*bytes >= 0) || *bytes > 1e18)
+        return false;
+    end += strspn(end, " \t");
+    for (size_t i = 0; i < sizeof units / sizeof units[0]; i++)
+        if (strcmp(end, units[i].name) == 0) {
+            *bytes *= units[i].bytes;
+            return *bytes < 9e18;
+        }
+    return false;
+}
+
+weft_status ac_budget_read(ac *self, weft_error *err)
+{
+    const weft_params *p = self->host->params;
+    const char *text = weft_params_text(p, "budget");
+    const weft_where at = weft_params_where(p, "budget");
+    double bytes;
+    self->share = -1;
+    if (strcmp(text, "fit") == 0)
+        return WEFT_OK;
+    if (!read_bytes(text, &bytes))
+        return weft_fail(err, WEFT_ERR_INPUT, at,
+                         "[ac] budget = %s: it is bytes, as 60 GiB, a share of what would be kept "
+                         "without ac, as 0.5, or fit",
+                         text);
+    if (bytes <= 1)
+        self->share = bytes;
+    else
+        self->bytes = (int64_t)bytes;
+    return WEFT_OK;
+}
+
+static void print_bytes(weft_text *text, double bytes)
+{
+    static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
+    int u = 0;
+    for (; bytes >= 1024 && u < 4; u++)
+        bytes /= 1024;
+    weft_text_print(text, u ? "%.2f %s" : "%.0f %s", bytes, units[u]);
+}
+
+static weft_status too_little(const ac *self, const ac_stage *st, int rank, weft_error *err)
+{
+    weft_text needs = {0}, has = {0};
+    print_bytes(&needs, (double)st->least);
+    weft_text_add(&needs, " with everything computed again (state ");
+    print_bytes(&needs, (double)st->state);
+    weft_text_add(&needs, ", arena ");
+    print_bytes(&needs, (double)st->least_arena);
+    if (self->budget->libraries) {
+        weft_text_add(&has, ", and the device has ");
+        print_bytes(&has, (double)self->budget->limit);
+        weft_text_add(&has, " for each rank, libraries among them");
+    }
+    weft_status s =
+        weft_fail(err, WEFT_ERR_INPUT, weft_params_where(self->host->params, "budget"),
+                  "[ac] budget = %s: rank %d of the pipeline needs %s)%s; give at least that, or "
+                  "more ranks",
+                  weft_params_text(self->host->params, "budget"), rank, weft_text_get(&needs),
+                  weft_text_get(&has));
+    weft_text_release(&needs);
+    weft_text_release(&has);
+    return s;
+}
+
+static weft_status find_limit(const ac *self, ac_budget *a, weft_plan *plan, weft_error *err)
+{
+    a->limit = self->bytes;
+    if (self->share >= 0 || self->bytes)
+        return WEFT_OK;
+    const int64_t room = weft_plan_room(plan);
+    if (room <= 0)
+        return weft_fail(err, WEFT_ERR_INPUT, weft_params_where(self->host->params, "budget"),
+                         "[ac] budget = fit: the run's device does not say how much memory it has; "
+                         "give bytes, as budget = 60 GiB");
+    a->limit = room;
+    a->libraries = true;
+    return WEFT_OK;
+}
+
+/* Results of the nodes that a layer does not keep at this point. */
+static void mark_layer(ac_budget *a, const ac_layer *l, int point)
+{
+    const ac_block *b = &l->block;
+    const ac_set *kept = &ac_front_of(a, l)->points[point].kept;
+    const bool all = point == ac_front_of(a, l)->n - 1;
+    for (int i = 0; i < b->n_nodes; i++)
+        for (int k = 0; k < b->nodes[i].n_outs; k++)
+            a->again[b->values[b->nodes[i].outs[k]].id] = !all && !ac_has(kept, i);
+}
+
+/* Names of what is kept in a layer, without what says which layer. */
+static void print_kept(const ac_budget *a, const weft_graph *g, const ac_layer *l, weft_text *text)
+{
+    const ac_set *kept = &ac_front_of(a, l)->points[l->point].kept;
+    int n = 0;
+    for (const weft_node *k = weft_graph_first(g); k; k = k->next)
+        for (int i = 0; i < l->block.n_nodes && k->phase == WEFT_FORWARD && k->n_outs; i++) {
+            if (l->first[i] != k->outs[0]->id || !ac_has(kept, i))
+                continue;
+            const char *dot = strrchr(k->outs[0]->name, '.');
+            weft_text_print(text, "%s%s", n++ ? " " : "", dot ? dot + 1 : k->outs[0]->name);
+        }
+    if (n == 0)
+        weft_text_add(text, "nothing");
+}
+
+static bool is_like(const ac_layer *a, const ac_layer *b)
+{
+    return a->front == b->front && a->point == b->point;
+}
+
+static void print_run(const ac_budget *a, const weft_graph *g, int from, int to, weft_text *text)
+{
+    const ac_layer *l = &a->layers[from];
+    const ac_point *p = &ac_front_of(a, l)->points[l->point];
+    weft_text_print(text, from == to ? "block %d keeps " : "blocks %d to %d keep ", from, to);
+    print_bytes(text, (double)p->bytes);
+    weft_text_add(text, " of ");
+    print_bytes(text, (double)ac_full_of(a, l));
+    weft_text_add(text, " a micro-batch (");
+    print_kept(a, g, l, text);
+    weft_text_print(text, "), %.1f %% computed again",
+                    100 * p->seconds / fmax(ac_front_of(a, l)->points[0].seconds, 1e-300));
+}
+
+static weft_status ask(ac_budget *a, weft_plan *plan, weft_error *err)
+{
+    weft_text text = {0};
+    for (int r = 0; r < a->n_stages; r++)
+        for (int i = 0; i < a->stages[r].n; i++) {
+            ac_layer *l = a->stages[r].layers[i];
+            l->point = a->stages[r].now.points[i];
+            mark_layer(a, l, l->point);
+        }
+    for (int from = 0, to; from < a->n_layers; from = to) {
+        for (to = from + 1; to < a->n_layers && is_like(&a->layers[from], &a->layers[to]); to++)
+            continue;
+        weft_text_add(&text, from ? "; " : "");
+        print_run(a, weft_plan_trained(plan), from, to - 1, &text);
+    }
+    weft_text_print(&text, " (%08x)", (unsigned)weft_hash_bytes(0, a->again, (size_t)a->n_values));
+    weft_status s = text.out_of_memory ? weft_fail_memory(err)
+                                       : weft_plan_ask(plan, "ac keep", weft_text_get(&text), err);
+    weft_text_release(&text);
+    return s;
+}
+
+/* The first round: what there is, and whether it fits as it is. */
+static weft_status begin(ac *self, weft_plan *plan, weft_error *err)
+{
+    ac_budget *a = self->budget;
+    weft_status s = find_limit(self, a, plan, err);
+    s = s ? s : ac_look(a, plan, err);
+    for (int r = 0; r < a->n_stages && !s; r++) {
+        ac_stage *st = &a->stages[r];
+        for (int i = 0; i < st->n; i++)
+            st->now.points[i] = ac_front_of(a, st->layers[i])->n - 1;
+        ac_choice_weigh(a, st, &st->now);
+    }
+    return s;
+}
+
+static weft_status next_share(const ac *self, ac_budget *a, weft_plan *plan, weft_error *err)
+{
+    for (int r = 0; r < a->n_stages; r++) {
+        ac_stage *st = &a->stages[r];
+        if (st->n && !ac_choose(a, st, 0, self->share, &st->now))
+            ac_choose_least(a, st, &st->now);
+    }
+    return ask(a, plan, err);
+}
+
+static weft_status look_again(ac_budget *a, weft_plan *plan, weft_error *err)
+{
+    weft_status s = WEFT_OK;
+    for (int r = 0; r < a->n_stages && !s; r++) {
+        weft_planned p;
+        s = weft_plan_show(plan, r, &p, err);
+        if (s)
+            return s;
+        a->stages[r].planned = ac_bytes_of(a, &p);
+        a->stages[r].arena = p.arena;
+        a->stages[r].state = p.state;
+        weft_planned_release(&p);
+    }
+    return s;
+}
+
+static weft_status review_stages(const ac *self, weft_plan *plan, weft_error *err)
+{
+    ac_budget *a = self->budget;
+    const int round = weft_plan_round(plan);
+    bool all_fit = true;
+    int worst = -1;
+    for (int r = 0; r < a->n_stages; r++) {
+        ac_stage *st = &a->stages[r];
+        const bool fits = st->planned <= a->limit;
+        all_fit = all_fit && fits;
+        ac_learn(a, st);
+        st->settled = fits && (st->settled || st->now.seconds <= 0 || st->n == 0);
+        if (!st->settled && st->n > 0)
+            ac_try_next(a, st, round);
+        if (!st->best.known && (st->settled || st->n == 0) &&
+            (worst < 0 || st->least > a->stages[worst].least))
+            worst = r;
+    }
+    if (worst >= 0)
+        return too_little(self, &a->stages[worst], worst, err);
+    if (all_fit && !weft_asked(self->host, "ac keep")) {
+        weft_inform(self->host, "ac: all activations fit into the budget, and are kept");
+        return WEFT_OK;
+    }
+    return ask(a, plan, err);
+}
+
+weft_status ac_budget_review(void *self, weft_plan *plan, weft_error *err)
+{
+    ac *of = self;
+    ac_budget *a = of->budget;
+    const int round = weft_plan_round(plan);
+    if (of->host->params == NULL || !a)
+        return WEFT_OK;
+    weft_status s =
+        round ? (of->share < 0 ? look_again(a, plan, err) : WEFT_OK) : begin(of, plan, err);
+    if (s || of->share >= 0)
+        return s ? s : next_share(of, a, plan, err);
+    return review_stages(of, plan, err);
+}
+
+/* ---- the pass ---- */
+
+static void note_front(const ac_budget *a, weft_graph *g, int front)
+{
+    const ac_front *f = &a->fronts[front];
+    weft_text text = {0};
+    int first = -1, n = 0;
+    for (int i = 0; i < a->n_layers; i++) {
+        first = a->layers[i].front == front && first < 0 ? i : first;
+        n += a->layers[i].front == front;
+    }
+    const int step = (f->n + 11) / 12;
+    for (int i = 0; i < f->n; i += i + step < f->n || i == f->n - 1 ? step : f->n - 1 - i) {
+        weft_text_add(&text, i ? ", " : "");
+        print_bytes(&text, (double)f->points[i].bytes);
+        weft_text_print(&text, " %.1f %%",
+                        100 * f->points[i].seconds / fmax(f->points[0].seconds, 1e-300));
+    }
+    weft_graph_note(g,
+                    "block %d, as %d of %d: of %d sets worth keeping%s, bytes kept and how much is "
+                    "computed again: %s",
+                    first, n, a->n_layers, f->n, f->exact ? "" : " (there may be more)",
+                    weft_text_get(&text));
+    weft_text_release(&text);
+}
+
+void ac_budget_mark(ac *self, weft_graph *g)
+{
+    ac_budget *a = self->budget;
+    const char *asked = weft_asked(self->host, "ac keep");
+    if (!asked) {
+        ac_budget_destroy(a);
+        self->budget = ac_collect(g);
+        if (!self->budget)
+            weft_fail_memory(weft_graph_error(g));
+        return;
+    }
+    if (a->n_values != weft_graph_values(g)) {
+        weft_graph_fail(g, WEFT_ERR_INTERNAL, WEFT_NOWHERE,
+                        "[ac] mode = budget: the graph is another one in this round");
+        return;
+    }
+    for (weft_node *n = weft_graph_first(g); n; n = n->next)
+        for (int i = 0; i < n->n_outs; i++)
+            if (a->again[n->outs[i]->id])
+                weft_set_recompute(g, n->outs[i], true);
+    for (int i = 0; i < a->n_fronts; i++)
+        note_front(a, g, i);
+    if (!a->known)
+        weft_graph_note(g, "the device does not say how fast it is: seconds are those of 1e12 "
+                           "operations and 1e10 bytes a second");
+}

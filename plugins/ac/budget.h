@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the files of mode budget share. */
+#ifndef WEFT_AC_BUDGET_H
+#define WEFT_AC_BUDGET_H
+
+#include "ac.h"
+
+/* One transformer layer. */
+typedef struct ac_layer {
+    ac_block block;
+    const weft_node **nodes; /* of the placed graph, while a pass or the first review runs */
+    int number;              /* of the block */
+    int *first;              /* by node: its first result's id */
+    uint64_t form;           /* equal: the same front */
+    int front, rank;
+    int64_t places; /* micro-batches whose values are held at once */
+    int point;      /* of the front: what is asked for */
+} ac_layer;
+
+typedef struct ac_choice {
+    int *points; /* by layer of the rank */
+    int64_t model;
+    double seconds;
+    bool known;
+} ac_choice;
+
+/* A rank of the pipeline: what it is planned to hold if all is kept, and what was tried. */
+typedef struct ac_stage {
+    ac_layer **layers;
+    int n;
+    int tight;                /* its layer in whose backward the most is held; -1: it has none */
+    int64_t rest;             /* beside the arena */
+    int64_t head, own, other; /* the most that is held in the head, in that backward, elsewhere */
+    ac_sums sums;             /* of its other layers */
+    const ac_front **fronts;
+    ac_choice now, best;
+    int64_t fits, exceeds; /* the largest model that did, the least that did not */
+    int64_t planned, arena, state, best_planned;
+    int64_t least, least_arena; /* the fewest bytes of all that was tried */
+    uint64_t tried[WEFT_MOST_ROUNDS];
+    int n_tried;
+    bool settled;
+} ac_stage;
+
+struct ac_budget {
+    weft_pool pool;
+    int n_values;   /* of the placed graph */
+    bool *in_block; /* by id: a node of a layer made it */
+    bool *again;    /* by id: it is computed again */
+    ac_layer *layers;
+    int n_layers;
+    ac_front *fronts;
+    int n_fronts;
+    ac_stage *stages;
+    int n_stages;
+    int64_t limit;  /* bytes; share: 0 */
+    bool libraries; /* what these take counts, too: fit */
+    bool known;     /* seconds are of a device that says what it reaches */
+};
+
+/* ---- layers.c: what there is, and what the first plan says of it ---- */
+
+/* Of a placed graph; NULL: no memory is left. ac_budget_destroy. */
+ac_budget *ac_collect(weft_graph *g);
+/* Seconds, what the backward reads, fronts, and where each rank holds the most. */
+weft_status ac_look(ac_budget *a, weft_plan *plan, weft_error *err);
+/* What a rank takes of the budget. */
+int64_t ac_bytes_of(const ac_budget *a, const weft_planned *p);
+const ac_front *ac_front_of(const ac_budget *a, const ac_layer *l);
+/* Bytes that a layer keeps for a micro-batch if nothing is computed again. */
+int64_t ac_full_of(const ac_budget *a, const ac_layer *l);
+
+/* ---- tries.c: of one rank ---- */
+
+/* The fastest whose model is at most so much, or, share not below 0, that keeps no more than that
+ * share; false: there is none. */
+bool ac_choose(const ac_budget *a, const ac_stage *st, int64_t most, double share, ac_choice *out);
+void ac_choose_least(const ac_budget *a, const ac_stage *st, ac_choice *out);
+/* What a choice should take. */
+void ac_choice_weigh(const ac_budget *a, const ac_stage *st, ac_choice *c);
+/* What the planner said of what was tried. */
+void ac_learn(const ac_budget *a, ac_stage *st);
+/* What to try next, if anything is left that could be better; else st->settled, and what is best,
+ * if anything fits, is what is tried. tries: so far. */
+void ac_try_next(const ac_budget *a, ac_stage *st, int tries);
+
+#endif

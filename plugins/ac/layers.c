@@ -1,0 +1,358 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Layers as graphs of their own, from the placed graph; and what the first plan, in which all is
+ * kept, says of them and of each rank. */
+#include "budget.h"
+
+#include <string.h>
+
+/* ---- what there is: from the placed graph ---- */
+
+static void *take(ac_budget *b, size_t n, size_t size)
+{
+    void *p = weft_pool_alloc(&b->pool, (n + 1) * size);
+    return p;
+}
+
+static bool travels(const weft_node *n)
+{
+    for (int i = 0; i < n->n_steps; i++)
+        if (n->steps[i].move == WEFT_SEND || n->steps[i].move == WEFT_BROADCAST ||
+            n->steps[i].move == WEFT_SHIFT)
+            return true;
+    return false;
+}
+
+static bool may_be_again(const weft_node *n)
+{
+    bool may = n->block >= 0 && n->n_ins > 0 && n->n_outs > 0 && n->chunk < 0 &&
+               n->scope == WEFT_MICRO_BATCH && n->phase == WEFT_FORWARD && !travels(n);
+    for (int i = 0; i < n->n_outs && may; i++) {
+        may = !n->outs[i]->weight;
+        for (int k = 0; k < n->outs[i]->n_uses && may; k++)
+            may = n->outs[i]->uses[k].node->block == n->block;
+    }
+    return may;
+}
+
+/* The number of a value in its layer's block, which has it from then on; of: by id, -1: not yet. */
+static int number_of(ac_layer *l, const weft_graph *g, const weft_value *v, int *of)
+{
+    ac_block *b = &l->block;
+    if (of[v->id] >= 0)
+        return of[v->id];
+    const bool given = v->weight || v->node->n_ins == 0 || v->node->scope != WEFT_MICRO_BATCH;
+    b->values[b->n_values] =
+        (ac_value){.maker = -1, .bytes = given ? 0 : weft_value_part_bytes(g, v), .id = v->id};
+    return of[v->id] = b->n_values++;
+}
+
+static bool add_node(ac_budget *a, ac_layer *l, const weft_graph *g, const weft_node *n, int *of)
+{
+    ac_node *node = &l->block.nodes[l->block.n_nodes];
+    int *ins = take(a, (size_t)n->n_ins, sizeof *ins),
+        *outs = take(a, (size_t)n->n_outs, sizeof *outs);
+    if (!ins || !outs)
+        return false;
+    *node = (ac_node){.ins = ins,
+                      .outs = outs,
+                      .n_ins = n->n_ins,
+                      .n_outs = n->n_outs,
+                      .always = n->outs[0]->recompute};
+    for (int i = 0; i < n->n_ins; i++)
+        ins[i] = number_of(l, g, n->ins[i], of);
+    for (int i = 0; i < n->n_outs; i++) {
+        outs[i] = number_of(l, g, n->outs[i], of);
+        l->block.values[outs[i]].maker = l->block.n_nodes;
+        a->in_block[n->outs[i]->id] = true;
+    }
+    l->first[l->block.n_nodes] = n->outs[0]->id;
+    l->nodes[l->block.n_nodes++] = n;
+    return true;
+}
+
+static bool add_layer(ac_budget *a, const weft_graph *g, int number, weft_node *first, int *of)
+{
+    size_t n = 0, values = 0;
+    ac_layer *l = &a->layers[number];
+    *l = (ac_layer){.number = number, .places = 1, .point = -1};
+    for (const weft_node *k = first; k; k = k->next)
+        if (k->block == number && may_be_again(k)) {
+            n++;
+            values += (size_t)k->n_ins + (size_t)k->n_outs;
+        }
+    n = n < AC_MOST_NODES ? n : AC_MOST_NODES;
+    l->block.nodes = take(a, n, sizeof *l->block.nodes);
+    l->block.values = take(a, values, sizeof *l->block.values);
+    l->nodes = take(a, n, sizeof *l->nodes);
+    l->first = take(a, n, sizeof *l->first);
+    if (!l->block.nodes || !l->block.values || !l->nodes || !l->first)
+        return false;
+    memset(of, -1, (size_t)a->n_values * sizeof *of);
+    for (const weft_node *k = first; k; k = k->next)
+        if (k->block == number && may_be_again(k) && l->block.n_nodes < (int)n &&
+            !add_node(a, l, g, k, of))
+            return false;
+    return true;
+}
+
+ac_budget *ac_collect(weft_graph *g)
+{
+    ac_budget *a = weft_alloc_zero(1, sizeof *a);
+    if (!a)
+        return NULL;
+    a->n_values = weft_graph_values(g);
+    a->n_layers = weft_graph_blocks(g);
+    a->layers = take(a, (size_t)a->n_layers, sizeof *a->layers);
+    a->again = take(a, (size_t)a->n_values, sizeof *a->again);
+    a->in_block = take(a, (size_t)a->n_values, sizeof *a->in_block);
+    int *of = weft_alloc(((size_t)a->n_values + 1) * sizeof *of);
+    bool ok = a->layers && a->again && a->in_block && of;
+    if (ok) {
+        memset(a->again, 0, (size_t)a->n_values);
+        memset(a->in_block, 0, (size_t)a->n_values);
+    }
+    for (int i = 0; i < a->n_layers && ok; i++)
+        ok = add_layer(a, g, i, weft_graph_first(g), of);
+    weft_free(of);
+    if (ok)
+        return a;
+    ac_budget_destroy(a);
+    return NULL;
+}
+
+void ac_budget_destroy(ac_budget *a)
+{
+    if (!a)
+        return;
+    for (int i = 0; i < a->n_fronts; i++)
+        ac_front_release(&a->fronts[i]);
+    for (int i = 0; i < a->n_stages; i++)
+        ac_sums_release(&a->stages[i].sums);
+    weft_pool_release(&a->pool);
+    weft_free(a);
+}
+
+/* ---- what the first plan says ---- */
+
+/* By id, as far as values are the placed graph's. */
+typedef struct sight {
+    double *seconds; /* of the node whose first result it is */
+    bool *read;      /* by the backward */
+    bool *there;     /* its maker is a node of the forward still */
+    int64_t *places;
+    double *lost; /* by layer: seconds of nodes that stand for one of the placed graph */
+} sight;
+
+static void read_graph(const ac_budget *a, const weft_graph *g, sight *s)
+{
+    for (const weft_node *n = weft_graph_first(g); n; n = n->next) {
+        for (int i = 0; i < n->n_ins && n->phase != WEFT_FORWARD; i++)
+            if (n->ins[i]->id < a->n_values)
+                s->read[n->ins[i]->id] = true;
+        if (n->phase == WEFT_FORWARD && n->n_outs && n->outs[0]->id < a->n_values)
+            s->there[n->outs[0]->id] = true;
+    }
+}
+
+static void read_seconds(const ac_budget *a, const weft_planned *p, sight *s)
+{
+    for (int i = 0; i < p->n_instructions; i++) {
+        const weft_planned_instruction *in = &p->instructions[i];
+        for (int k = 0; k < in->n_nodes; k++) {
+            const weft_node *n = in->nodes[k];
+            if (in->part != WEFT_PART_F || n->phase != WEFT_FORWARD || n->block < 0 ||
+                n->block >= a->n_layers)
+                continue;
+            if (n->n_outs && n->outs[0]->id < a->n_values && a->in_block[n->outs[0]->id])
+                s->seconds[n->outs[0]->id] += in->seconds / in->n_nodes;
+            else if (!n->n_outs || n->outs[0]->id >= a->n_values)
+                s->lost[n->block] += in->seconds / in->n_nodes;
+        }
+    }
+    for (int i = 0; i < p->n_buffers; i++) {
+        const weft_planned_buffer *b = &p->buffers[i];
+        if (b->inside && b->value && b->value->id < a->n_values)
+            s->places[b->value->id] = b->places;
+    }
+}
+
+static void add_form(uint64_t *hash, const void *bytes, size_t n)
+{
+    *hash = weft_hash_bytes(*hash, bytes, n);
+}
+
+/* Seconds, what is read, places; and a number that says which front it has. */
+static void look_at_layer(ac_layer *l, const sight *s)
+{
+    ac_block *b = &l->block;
+    int vanished = 0;
+    for (int i = 0; i < b->n_nodes; i++)
+        vanished += !s->there[l->first[i]];
+    for (int i = 0; i < b->n_nodes; i++)
+        b->nodes[i].seconds =
+            s->there[l->first[i]] ? s->seconds[l->first[i]] : s->lost[l->number] / vanished;
+    for (int i = 0; i < b->n_values; i++) {
+        ac_value *v = &b->values[i];
+        v->read = s->read[v->id];
+        v->bytes = v->maker < 0 && v->read ? 0 : v->bytes;
+        if (v->maker >= 0 && s->places[v->id] > l->places)
+            l->places = s->places[v->id];
+    }
+    l->form = 0;
+    for (int i = 0; i < b->n_nodes; i++) {
+        const ac_node *n = &b->nodes[i];
+        add_form(&l->form, &n->seconds, sizeof n->seconds);
+        add_form(&l->form, &n->always, sizeof n->always);
+        add_form(&l->form, n->ins, (size_t)n->n_ins * sizeof *n->ins);
+        add_form(&l->form, n->outs, (size_t)n->n_outs * sizeof *n->outs);
+    }
+    for (int i = 0; i < b->n_values; i++) {
+        add_form(&l->form, &b->values[i].maker, sizeof(int));
+        add_form(&l->form, &b->values[i].bytes, sizeof(int64_t));
+        add_form(&l->form, &b->values[i].read, sizeof(bool));
+    }
+}
+
+static weft_status find_fronts(ac_budget *a, weft_error *err)
+{
+    a->fronts = take(a, (size_t)a->n_layers, sizeof *a->fronts);
+    weft_status s = a->fronts ? WEFT_OK : weft_fail_memory(err);
+    for (int i = 0; i < a->n_layers && !s; i++) {
+        ac_layer *l = &a->layers[i];
+        l->front = -1;
+        for (int k = 0; k < i && l->front < 0; k++)
+            l->front = a->layers[k].form == l->form ? a->layers[k].front : -1;
+        if (l->front >= 0)
+            continue;
+        l->front = a->n_fronts;
+        s = ac_front_find(&l->block, &a->fronts[a->n_fronts], err);
+        a->n_fronts += !s;
+    }
+    return s;
+}
+
+int64_t ac_bytes_of(const ac_budget *a, const weft_planned *p)
+{
+    return p->bytes + (a->libraries ? p->libraries : 0);
+}
+
+const ac_front *ac_front_of(const ac_budget *a, const ac_layer *l)
+{
+    return &a->fronts[l->front];
+}
+
+int64_t ac_full_of(const ac_budget *a, const ac_layer *l)
+{
+    const ac_front *f = ac_front_of(a, l);
+    return f->points[f->n - 1].bytes;
+}
+
+/* The most that is held in each layer's backward, in the head, and elsewhere. */
+static weft_status find_peaks(const ac_budget *a, const weft_planned *p, ac_stage *st,
+                              weft_error *err)
+{
+    int64_t *live = weft_alloc_zero((size_t)p->n_positions + 2, sizeof *live),
+            *own = weft_alloc_zero((size_t)a->n_layers + 1, sizeof *own);
+    weft_status s = live && own ? WEFT_OK : weft_fail_memory(err);
+    for (int i = 0; i < p->n_buffers && !s; i++) {
+        const weft_planned_buffer *b = &p->buffers[i];
+        if (!b->arena || b->inside)
+            continue;
+        live[b->first > 0 ? b->first : 0] += b->bytes;
+        live[b->last + 1] -= b->bytes;
+    }
+    for (int i = 1; i <= p->n_positions && !s; i++)
+        live[i] += live[i - 1];
+    for (int i = 0; i < p->n_instructions && !s; i++) {
+        const weft_planned_instruction *in = &p->instructions[i];
+        const int64_t now = live[in->position];
+        const weft_node *n = in->n_nodes ? in->nodes[0] : NULL;
+        const bool back = weft_part_is_micro(in->part) && in->part != WEFT_PART_F;
+        int64_t *most = !weft_part_is_micro(in->part)                          ? &st->other
+                        : back && n && n->block >= 0 && n->block < a->n_layers ? &own[n->block]
+                                                                               : &st->head;
+        *most = now > *most ? now : *most;
+    }
+    st->tight = -1;
+    for (int i = 0; i < st->n && !s; i++)
+        if (st->tight < 0 || own[st->layers[i]->number] >= st->own) {
+            st->tight = i;
+            st->own = own[st->layers[i]->number];
+        }
+    weft_free(live);
+    weft_free(own);
+    return s;
+}
+
+static weft_status make_sums(ac_budget *a, ac_stage *st, weft_error *err)
+{
+    const size_t n = (size_t)st->n;
+    int64_t *places = take(a, n, sizeof *places);
+    st->fronts = take(a, n, sizeof *st->fronts);
+    st->now.points = take(a, n, sizeof(int));
+    st->best.points = take(a, n, sizeof(int));
+    if (!places || !st->fronts || !st->now.points || !st->best.points)
+        return weft_fail_memory(err);
+    int k = 0;
+    for (int i = 0; i < st->n; i++) {
+        if (i == st->tight)
+            continue;
+        places[k] = st->layers[i]->places;
+        st->fronts[k++] = ac_front_of(a, st->layers[i]);
+    }
+    return ac_sums_make(k, st->fronts, places, &st->sums, err);
+}
+
+weft_status ac_look(ac_budget *a, weft_plan *plan, weft_error *err)
+{
+    const weft_pipeline_view pipe = weft_plan_pipeline(plan);
+    const weft_graph *g = weft_plan_trained(plan);
+    const size_t values = (size_t)a->n_values + 1;
+    sight s = {weft_alloc_zero(values, sizeof(double)), weft_alloc_zero(values, 1),
+               weft_alloc_zero(values, 1), weft_alloc_zero(values, sizeof(int64_t)),
+               weft_alloc_zero((size_t)a->n_layers + 1, sizeof(double))};
+    weft_planned *p = weft_alloc_zero((size_t)pipe.ranks + 1, sizeof *p);
+    a->stages = take(a, (size_t)pipe.ranks, sizeof *a->stages);
+    weft_status status = s.seconds && s.read && s.there && s.places && s.lost && p && a->stages
+                             ? WEFT_OK
+                             : weft_fail_memory(err);
+    if (!status)
+        read_graph(a, g, &s);
+    for (int r = 0; r < pipe.ranks && !status; r++) {
+        status = weft_plan_show(plan, r, &p[r], err);
+        if (!status)
+            read_seconds(a, &p[r], &s);
+    }
+    for (int i = 0; i < a->n_layers && !status; i++) {
+        a->layers[i].rank = pipe.rank_of[weft_graph_stage_of(g, i)];
+        look_at_layer(&a->layers[i], &s);
+    }
+    status = status ? status : find_fronts(a, err);
+    for (int r = 0; r < pipe.ranks && !status; r++) {
+        ac_stage *st = &a->stages[r];
+        *st = (ac_stage){.rest = ac_bytes_of(a, &p[r]) - p[r].arena,
+                         .fits = -1,
+                         .exceeds = INT64_MAX,
+                         .planned = ac_bytes_of(a, &p[r]),
+                         .arena = p[r].arena,
+                         .state = p[r].state};
+        a->n_stages = r + 1;
+        a->known = p[r].known;
+        st->layers = take(a, (size_t)a->n_layers, sizeof(ac_layer *));
+        status = st->layers ? WEFT_OK : weft_fail_memory(err);
+        for (int i = 0; i < a->n_layers && !status; i++)
+            if (a->layers[i].rank == r)
+                st->layers[st->n++] = &a->layers[i];
+        status = status ? status : find_peaks(a, &p[r], st, err);
+        status = status ? status : make_sums(a, st, err);
+    }
+    for (int r = 0; p && r < pipe.ranks; r++)
+        weft_planned_release(&p[r]);
+    weft_free(p);
+    weft_free(s.seconds);
+    weft_free(s.read);
+    weft_free(s.there);
+    weft_free(s.places);
+    weft_free(s.lost);
+    return status;
+}

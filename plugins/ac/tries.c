@@ -1,0 +1,248 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a rank tries: a choice that should fit, until the best that does is known. */
+#include "budget.h"
+
+#include <math.h>
+#include <string.h>
+
+enum {
+    MOST_TRIES = 14,  /* by the model */
+    MOST_POLISH = 29, /* and by the planner alone: small steps from the best */
+    SMALL = 300,  /* values, times ranks: plans that take no time. Steps are always made there, */
+    LARGE = 20000 /* and never in plans that take a second: there 99 % used is enough */
+};
+
+/* ---- a choice, and what it should take ---- */
+
+/* Bytes that were held with all kept, and are not now: in the head, and in the tight backward. */
+static void count_gone(const ac_budget *a, const ac_stage *st, const int *points, int64_t *head,
+                       int64_t *own)
+{
+    *head = *own = 0;
+    for (int i = 0; i < st->n; i++) {
+        const ac_layer *l = st->layers[i];
+        const int64_t gone = ac_full_of(a, l) - ac_front_of(a, l)->points[points[i]].bytes;
+        *head += l->places * gone;
+        *own += (l->places - (i == st->tight)) * gone;
+    }
+}
+
+static int64_t larger(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+
+void ac_choice_weigh(const ac_budget *a, const ac_stage *st, ac_choice *c)
+{
+    int64_t head, own;
+    count_gone(a, st, c->points, &head, &own);
+    c->model = st->rest + larger(st->other, larger(st->head - head, st->own - own));
+    c->seconds = 0;
+    c->known = true;
+    for (int i = 0; i < st->n; i++)
+        c->seconds += ac_front_of(a, st->layers[i])->points[c->points[i]].seconds;
+}
+
+/* Of layers that are alike the first ones keep the least: the sum is the same, and the words are
+ * fewer. */
+static void sort_alike(const ac_stage *st, int *points)
+{
+    for (int i = 0; i < st->n; i++)
+        for (int k = i + 1; k < st->n; k++) {
+            const ac_layer *a = st->layers[i], *b = st->layers[k];
+            const bool alike =
+                a->front == b->front && a->places == b->places && i != st->tight && k != st->tight;
+            if (!alike || points[i] <= points[k])
+                continue;
+            const int more = points[i];
+            points[i] = points[k];
+            points[k] = more;
+        }
+}
+
+/* The fastest whose model is at most so much, or, share, whose bytes kept are; false: there is
+ * none. */
+bool ac_choose(const ac_budget *a, const ac_stage *st, int64_t most, double share, ac_choice *out)
+{
+    const ac_layer *tight = st->layers[st->tight];
+    int64_t all = 0, best_bytes = 0;
+    int best = -1, best_sum = -1;
+    double seconds = INFINITY;
+    for (int i = 0; i < st->n; i++)
+        all += st->layers[i]->places * ac_full_of(a, st->layers[i]);
+    int64_t head = most - st->rest - st->head + all,
+            own = most - st->rest - st->own + all - ac_full_of(a, tight);
+    if (share >= 0) {
+        head = (int64_t)(share * (double)all);
+        own = INT64_MAX / 2;
+    } else if (most < st->rest + st->other) {
+        return false;
+    }
+    const ac_front *f = ac_front_of(a, tight);
+    for (int k = 0; k < f->n; k++) {
+        const int64_t mine = f->points[k].bytes, left = head - tight->places * mine,
+                      left_own = own - (tight->places - 1) * mine,
+                      room = left < left_own ? left : left_own;
+        const int sum = st->sums.n_blocks ? ac_sums_find(&st->sums, room) : -1;
+        if (room < 0 || (st->sums.n_blocks && sum < 0))
+            continue;
+        const ac_sum *of = sum < 0 ? NULL : &st->sums.of[st->sums.n_blocks - 1][sum];
+        const double takes = f->points[k].seconds + (of ? of->seconds : 0);
+        const int64_t bytes = tight->places * mine + (of ? of->bytes : 0);
+        if (takes < seconds || (takes <= seconds && bytes < best_bytes)) {
+            seconds = takes;
+            best_bytes = bytes;
+            best = k;
+            best_sum = sum;
+        }
+    }
+    if (best < 0)
+        return false;
+    int *points = out->points;
+    if (best_sum >= 0)
+        ac_sums_choice(&st->sums, best_sum, points);
+    memmove(points + st->tight + 1, points + st->tight,
+            (size_t)(st->n - 1 - st->tight) * sizeof *points);
+    points[st->tight] = best;
+    sort_alike(st, points);
+    ac_choice_weigh(a, st, out);
+    return true;
+}
+
+void ac_choose_least(const ac_budget *a, const ac_stage *st, ac_choice *out)
+{
+    memset(out->points, 0, (size_t)st->n * sizeof(int));
+    ac_choice_weigh(a, st, out);
+}
+
+static bool is_same(const ac_stage *st, const ac_choice *a, const ac_choice *b)
+{
+    return a->known && b->known && memcmp(a->points, b->points, (size_t)st->n * sizeof(int)) == 0;
+}
+
+static void copy(const ac_stage *st, const ac_choice *from, ac_choice *to)
+{
+    int *points = to->points;
+    memcpy(points, from->points, (size_t)st->n * sizeof(int));
+    *to = *from;
+    to->points = points;
+}
+
+/* ---- rounds ---- */
+
+static uint64_t mark_of(const ac_stage *st, const int *points)
+{
+    return weft_hash_bytes(0, points, (size_t)st->n * sizeof *points);
+}
+
+static bool was_tried(const ac_stage *st, uint64_t mark)
+{
+    for (int i = 0; i < st->n_tried; i++)
+        if (st->tried[i] == mark)
+            return true;
+    return false;
+}
+
+/* What the planner said of what was tried. */
+void ac_learn(const ac_budget *a, ac_stage *st)
+{
+    const uint64_t mark = mark_of(st, st->now.points);
+    if (!was_tried(st, mark) && st->n_tried < WEFT_MOST_ROUNDS)
+        st->tried[st->n_tried++] = mark;
+    if (st->least == 0 || st->planned < st->least) {
+        st->least = st->planned;
+        st->least_arena = st->arena;
+    }
+    if (st->planned <= a->limit) {
+        st->fits = larger(st->fits, st->now.model);
+        if (!st->best.known || st->now.seconds < st->best.seconds) {
+            copy(st, &st->now, &st->best);
+            st->best_planned = st->planned;
+        }
+    } else {
+        st->exceeds = st->now.model < st->exceeds ? st->now.model : st->exceeds;
+        if (is_same(st, &st->now, &st->best))
+            st->best.known = false;
+    }
+}
+
+/* A choice near the best one, while the nearest is looked for. */
+typedef struct nearest {
+    int layer, point, tight; /* points of that layer and of the tight one; layer -1: none yet */
+    int64_t model, bytes;
+} nearest;
+
+static void look_beside(const ac_budget *a, ac_stage *st, int i, nearest *best)
+{
+    ac_choice *now = &st->now;
+    const int was = now->points[i], tight = now->points[st->tight];
+    const double seconds = st->best.known ? st->best.seconds : INFINITY;
+    const int64_t most = a->limit + ac_full_of(a, st->layers[i]);
+    const ac_front *own = ac_front_of(a, st->layers[st->tight]), *f = ac_front_of(a, st->layers[i]);
+    for (int k = 0; k < own->n * f->n; k++) {
+        now->points[i] = k % f->n;
+        now->points[st->tight] = k / f->n;
+        ac_choice_weigh(a, st, now);
+        const int64_t bytes = own->points[k / f->n].bytes;
+        const bool less =
+            now->model < best->model || (now->model == best->model && bytes < best->bytes);
+        if (less && now->seconds < seconds && now->model <= most &&
+            !was_tried(st, mark_of(st, now->points)))
+            *best = (nearest){i, k % f->n, k / f->n, now->model, bytes};
+    }
+    now->points[i] = was;
+    now->points[st->tight] = tight;
+}
+
+/* The model does not know which values of a layer are held at once in its own backward. So in plans
+ * that are small enough what differs from the best in that layer and another, is faster, and should
+ * not need much more than there is, is tried as well, the smallest first; if nothing fits, what is
+ * that near to keeping nothing. false: nothing is left. */
+static bool try_beside(const ac_budget *a, ac_stage *st, int tries)
+{
+    nearest best = {.layer = -1, .model = INT64_MAX};
+    const int64_t size = (int64_t)a->n_values * a->n_stages;
+    const bool used = st->best.known && st->best_planned > a->limit - a->limit / 33;
+    if (size > (used ? SMALL : LARGE) || tries >= MOST_POLISH)
+        return false;
+    if (st->best.known)
+        copy(st, &st->best, &st->now);
+    else
+        ac_choose_least(a, st, &st->now);
+    for (int i = 0; i < st->n; i++)
+        look_beside(a, st, i, &best);
+    if (best.layer >= 0) {
+        st->now.points[best.layer] = best.point;
+        st->now.points[st->tight] = best.tight;
+    }
+    ac_choice_weigh(a, st, &st->now);
+    return best.layer >= 0;
+}
+
+/* What to try next, if anything is left that could be better. */
+void ac_try_next(const ac_budget *a, ac_stage *st, int tries)
+{
+    const int64_t off = st->planned - st->now.model;
+    int64_t aim = a->limit - off;
+    const bool both = st->fits >= 0 && st->exceeds < INT64_MAX;
+    if (aim >= st->exceeds || (both && aim <= st->fits))
+        aim = both ? st->fits + (st->exceeds - st->fits) / 2 : st->exceeds - 1;
+    const bool large = (int64_t)a->n_values * a->n_stages > LARGE,
+               used = large && tries > 1 && st->planned <= a->limit &&
+                      a->limit - st->planned <= a->limit / 100,
+               close = used || (both && st->exceeds - st->fits <= a->limit / 2000);
+    if (!close && tries < MOST_TRIES && ac_choose(a, st, aim, -1, &st->now)) {
+        for (int64_t up = aim; both && st->now.model <= st->fits && up < st->exceeds - 1;) {
+            up += (st->exceeds - up) / 2;
+            ac_choose(a, st, up, -1, &st->now);
+        }
+        if (!was_tried(st, mark_of(st, st->now.points)))
+            return;
+    }
+    ac_choose_least(a, st, &st->now);
+    if (!st->best.known && !was_tried(st, mark_of(st, st->now.points)))
+        return;
+    st->settled = !try_beside(a, st, tries);
+    if (st->settled && st->best.known)
+        copy(st, &st->best, &st->now);
+}
