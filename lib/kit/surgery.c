@@ -4,6 +4,7 @@
 #include "compile/graph/graph.h"
 
 #include <string.h>
+#include <weft/marks.h>
 
 /* ---- insert ---- */
 
@@ -265,7 +266,7 @@ void weft_set_scope(weft_graph *g, weft_value *v, weft_scope scope)
 void weft_set_recompute(weft_graph *g, weft_value *v, bool again)
 {
     if (may_set(g, v, "recomputation"))
-        v->recompute = again;
+        v->recompute = again && !weft_get_mark(v->node, WEFT_MARK_KEEP);
 }
 
 void weft_add_rule_of(weft_graph *g, const weft_value *v, const char *dim, const char *axis)
