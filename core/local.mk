@@ -171,6 +171,7 @@ CLEANFILES += core/libweft.map
 weftincludedir = $(includedir)/weft
 weftinclude_HEADERS = \
 	include/weft/base.h \
+	include/weft/blocks.h \
 	include/weft/device.h \
 	include/weft/execute.h \
 	include/weft/files.h \

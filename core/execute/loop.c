@@ -67,6 +67,30 @@ static bool has_report(const weft_run *run, const char *name)
     return false;
 }
 
+/* The report that refuses the step; -1: none does. */
+static int find_refusal(const weft_run *run)
+{
+    const weft_graph *g = train_of(run)->graph;
+    for (int i = 0; i < g->n_reports; i++)
+        if (g->reports[i].why && run->reports[i].value != 0)
+            return i;
+    return -1;
+}
+
+static weft_status explain_refusal(const weft_run *run, int r, weft_error *err)
+{
+    const weft_graph *g = train_of(run)->graph;
+    const weft_report_value *by = &g->reports[r];
+    weft_text other = {0};
+    for (int i = 0; by->other && i < g->n_reports; i++)
+        if (strcmp(g->reports[i].name, by->other) == 0)
+            weft_text_print(&other, " %g", run->reports[i].value);
+    weft_fail(err, WEFT_ERR_REPEATS, WEFT_NOWHERE, "step %lld: %g %s%s", (long long)run->view.step,
+              run->reports[r].value, by->why, weft_text_get(&other));
+    weft_text_release(&other);
+    return WEFT_ERR_REPEATS;
+}
+
 static bool is_finite(const weft_run *run)
 {
     return isfinite(run->view.loss) &&
@@ -76,6 +100,9 @@ static bool is_finite(const weft_run *run)
 /* Why nothing is to be learnt from this step. */
 static weft_status explain(weft_run *run, weft_error *err)
 {
+    const int refusal = find_refusal(run);
+    if (is_finite(run) && refusal >= 0)
+        return explain_refusal(run, refusal, err);
     if (run->view.tokens > 0) {
         weft_status s = weft_observe_step(run, WEFT_EVENT_NOT_FINITE, err);
         return s ? s
@@ -92,7 +119,7 @@ static weft_status explain(weft_run *run, weft_error *err)
 static weft_status update(weft_run *run, weft_error *err)
 {
     const weft_params *train = run->plan->train;
-    if (run->view.tokens > 0 && is_finite(run)) {
+    if (run->view.tokens > 0 && is_finite(run) && find_refusal(run) < 0) {
         run->view.in_a_row = 0;
         weft_status ready = weft_keeper_before_update(run, err);
         return ready ? ready

@@ -292,7 +292,7 @@ void weft_set_int(weft_graph *g, weft_value *v, const char *key, int64_t x);
 void weft_set_real(weft_graph *g, weft_value *v, const char *key, double x);
 void weft_set_text(weft_graph *g, weft_value *v, const char *key, const char *x);
 /* A pass may set, before placement, what a node's scope is, and before the backward is made,
- * whether results are kept for it or computed again (NULL-safe). */
+ * whether results are kept for it or computed again (NULL-safe); what is marked KEEP is kept. */
 void weft_set_scope(weft_graph *g, weft_value *v, weft_scope scope);
 void weft_set_recompute(weft_graph *g, weft_value *v, bool again);
 /* What the model says of v, for rules and passes: "residual", "logits". */
@@ -485,6 +485,12 @@ weft_value *weft_gradient_clip(weft_graph *g, double max_norm);
  * begin with "loss." are those of the loss's terms. As in weft_set_update, of what each micro-batch
  * has its own only the sum or maximum can be reported, which weft_accumulate makes. */
 void weft_add_report(weft_graph *g, const char *name, weft_value *scalar);
+/* Training: a step is learnt from only if `scalar`, a number of the step, is 0; else the update
+ * is refused, as that of a step that is not finite is ([train] nonfinite). The scalar is a report
+ * called `name`, too. The message is its value, `why`, and the value of the report called `other`
+ * (NULL: none). */
+void weft_add_refusal(weft_graph *g, const char *name, weft_value *scalar, const char *why,
+                      const char *other);
 /* Parameters in the order of the graph; i from 0, NULL past the end. */
 weft_value *weft_graph_parameter(const weft_graph *g, int i);
 

@@ -37,6 +37,16 @@ typedef enum weft_mark {
      * behind. Set by axis plugins (cp: gradients of keys that were gathered); read when the
      * backward is made. */
     WEFT_MARK_WIDE_GRADIENT,
+    /* Of any op: its results are kept for the backward, whoever computes others again, since
+     * computing them again could choose otherwise, or count twice. Set by who adds the op (moe:
+     * where tokens go); heeded by ac and by weft_set_recompute. */
+    WEFT_MARK_KEEP,
+    /* Of products: operands and result stay in the graph's dtype, whoever narrows values. Set by
+     * who adds the product (moe: the router's); read by bf16 and float8. */
+    WEFT_MARK_EXACT,
+    /* Of any op: its results are numbers of the mesh, as places in buffers are, so that they differ
+     * between meshes where the run does not. Set by who adds the op (moe); read by weft oracle. */
+    WEFT_MARK_OF_MESH,
     /* Of what runs once a step: in which steps, and (1: the first) which operand the result is in
      * the others. Set by weft_set_every; read when nodes get their parts. */
     WEFT_MARK_EVERY,

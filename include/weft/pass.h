@@ -41,6 +41,11 @@ typedef enum weft_total { WEFT_SUM, WEFT_MAX } weft_total;
  * micro-batches counts as often as there are. A sum is at least as wide as the graph's dtype. */
 weft_value *weft_accumulate(weft_graph *g, weft_value *v, weft_total how);
 
+/* Before placement: dims of results are inferred anew, in order, because attributes that an op's
+ * `infer` reads are others now (in a pass of the stage table: numbers that follow from the table).
+ * Dtypes stay as they are. */
+void weft_refresh(weft_graph *g);
+
 /* ---- surgery: in the stages graph, placed and joint ----
  *
  * In a placed graph whoever reads something else than before goes on reading it in the layout of

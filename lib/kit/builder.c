@@ -100,6 +100,19 @@ void weft_add_report(weft_graph *g, const char *name, weft_value *scalar)
         weft_graph_report(g, name, scalar);
 }
 
+void weft_add_refusal(weft_graph *g, const char *name, weft_value *scalar, const char *why,
+                      const char *other)
+{
+    const int n = g->n_reports;
+    weft_add_report(g, name, scalar);
+    if (g->n_reports == n)
+        return;
+    g->reports[n].why = weft_pool_strdup(&g->pool, why);
+    g->reports[n].other = other ? weft_pool_strdup(&g->pool, other) : NULL;
+    if (!g->reports[n].why || (other && !g->reports[n].other))
+        weft_fail_memory(&g->error);
+}
+
 void weft_add_regather(weft_graph *g, const char *axis)
 {
     int a = weft_mesh_find(&g->config.mesh, axis);

@@ -139,10 +139,13 @@ void weft_add_loss(weft_graph *g, const char *name, weft_value *scalar, double w
         !(g->config.mode == WEFT_MODE_EVALUATE && flags & WEFT_LOSS_VALIDATION))
         return;
     weft_spot spot = at_the_end(g);
+    const char *prefix = g->prefix, *parameters = g->parameter_prefix;
     weft_graph_set_block(g, WEFT_BLOCK_HEAD);
     if (flags & WEFT_LOSS_PER_MICRO_BATCH)
         add_each(g, name, scalar, weight);
     else
         weft_loss_add_sum(g, name, scalar, weight);
     g->spot = spot;
+    g->prefix = prefix; /* the caller goes on in its block */
+    g->parameter_prefix = parameters;
 }

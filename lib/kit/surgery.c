@@ -4,6 +4,7 @@
 #include "compile/graph/graph.h"
 
 #include <string.h>
+#include <weft/marks.h>
 
 /* ---- insert ---- */
 
@@ -266,7 +267,7 @@ void weft_set_recompute(weft_graph *g, weft_value *v, bool again)
     if (may_set(g, v, g->spot.phase != WEFT_FORWARD,
                 "the recomputation of %s is set behind the backward; passes of stage graph or "
                 "placed set it"))
-        v->recompute = again;
+        v->recompute = again && !weft_get_mark(v->node, WEFT_MARK_KEEP);
 }
 
 void weft_add_rule_of(weft_graph *g, const weft_value *v, const char *dim, const char *axis)

@@ -9,7 +9,8 @@
 static bool reads_half_weight(const weft_use *use, void *ctx)
 {
     (void)ctx;
-    return (use->node->op->flags & WEFT_OP_HALF_WEIGHT) != 0;
+    return (use->node->op->flags & WEFT_OP_HALF_WEIGHT) &&
+           !weft_get_mark(use->node, WEFT_MARK_EXACT);
 }
 
 static void cast_weight(weft_graph *g, weft_value *v, void *ctx)
@@ -30,7 +31,7 @@ static bool is_half(const weft_value *v)
  * tokens: what is made from f32 statistics alone, as the loss, stays f32. */
 static bool is_narrow(const weft_node *n)
 {
-    if (!(n->op->flags & WEFT_OP_HALF))
+    if (!(n->op->flags & WEFT_OP_HALF) || weft_get_mark(n, WEFT_MARK_EXACT))
         return false;
     if (n->op->flags & WEFT_OP_HALF_WEIGHT)
         return true;
@@ -38,6 +39,23 @@ static bool is_narrow(const weft_node *n)
         if (is_half(n->ins[i]) && !n->ins[i]->weight)
             return true;
     return false;
+}
+
+static bool is_use_of(const weft_use *use, void *node)
+{
+    return use->node == node;
+}
+
+/* A product that is marked `exact` reads tokens that are narrow already as f32. */
+static void widen_operands(weft_graph *g, weft_node *n)
+{
+    for (int i = 0; i < n->n_ins && weft_get_mark(n, WEFT_MARK_EXACT); i++) {
+        if (n->ins[i]->dtype != WEFT_BF16)
+            continue;
+        weft_value *cast = weft_insert_at_use(g, n->ins[i], "cast", ".x", is_use_of, n);
+        if (cast)
+            cast->dtype = WEFT_F32;
+    }
 }
 
 /* A sum over ranks that shall be closed first (the mark `wide`) is narrowed behind it. Its gradient
@@ -91,8 +109,10 @@ static void check_gathers(const weft_host *host, const weft_graph *g)
 static void run(void *self, weft_graph *g)
 {
     check_gathers(self, g);
-    for (weft_node *n = weft_graph_first(g); n; n = n->next)
+    for (weft_node *n = weft_graph_first(g); n; n = n->next) {
+        widen_operands(g, n);
         narrow_results(g, n);
+    }
     weft_each_use_edge(g, cast_weight, NULL);
 }
 

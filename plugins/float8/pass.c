@@ -31,7 +31,7 @@ static bool is_linear(const weft_node *n)
 {
     return weft_node_in(n, "linear") && weft_node_is(n, WEFT_OP_MATMUL) && n->n_ins == 2 &&
            n->n_outs == 1 && n->ins[F8_W]->weight && !n->ins[F8_X]->weight &&
-           n->phase == WEFT_FORWARD;
+           n->phase == WEFT_FORWARD && !weft_get_mark(n, WEFT_MARK_EXACT);
 }
 
 static f8_recipe find_recipe(const char *name)

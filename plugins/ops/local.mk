@@ -7,6 +7,7 @@ plugins_ops_libops_la_SOURCES = \
 	plugins/ops/cache.c \
 	plugins/ops/chunk.c \
 	plugins/ops/embedding.c \
+	plugins/ops/head_norm.c \
 	plugins/ops/linear.c \
 	plugins/ops/loss.c \
 	plugins/ops/norm.c \

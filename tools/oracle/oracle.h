@@ -53,7 +53,8 @@ typedef struct oracle_value {
     int block;
     weft_attr *attrs; /* of its node */
     int n_attrs;
-    int64_t count;
+    int64_t count, dims[WEFT_MAX_DIMS];
+    int n_dims;
     bool backward;
     bool moves;                 /* changes a layout alone */
     bool numbered;              /* its name depends on what else is in the graph */

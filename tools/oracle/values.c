@@ -6,6 +6,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
+#include <weft/marks.h>
 
 static oracle_value *find(const oracle_record *r, const char *name)
 {
@@ -35,6 +36,16 @@ static bool is_apart(const weft_graph *g, const weft_value *v)
 {
     int d = weft_value_dim(v, "seq");
     return d >= 0 && v->dims[d].size != weft_graph_seq_len(g);
+}
+
+/* Are its places numbers of the mesh: those of groups, of which this mesh has others than that of
+ * the reference, or what an op says to be so? */
+static bool is_of_mesh(const oracle_value *known, const weft_value *v)
+{
+    bool other = weft_get_mark(v->node, WEFT_MARK_OF_MESH) || (known && known->n_dims != v->n_dims);
+    for (int d = 0; known && d < v->n_dims && !other; d++)
+        other = known->dims[d] != v->dims[d].size;
+    return other;
 }
 
 /* Has it a name that depends on what else is in the graph: a number behind its op's, or behind a
@@ -71,6 +82,8 @@ static bool is_traced(const oracle_record *r, const weft_graph *g, const weft_va
     if (r->reference && v->node->chunk >= 0 && r->chunks != r->reference->chunks)
         return false; /* another part of the head, of the same name */
     if ((g->seq_order || (r->reference && r->reference->seq_ordered)) && is_apart(g, v))
+        return false;
+    if (is_of_mesh(known, v))
         return false;
     for (int a = 0; a < WEFT_MAX_AXES; a++)
         if (weft_layout_open(v->layout, a) == WEFT_OPEN_MAX)
@@ -124,12 +137,13 @@ static weft_status list_one(oracle_record *r, const weft_graph *g, const weft_no
     to->moves = n->steps || weft_node_is(n, WEFT_OP_GATHER);
     to->numbered = is_numbered(g, v);
     to->term = strchr(v->name, '\'') && is_term(g, v);
-    to->apart = g->seq_order && is_apart(g, v);
+    to->apart = (g->seq_order && is_apart(g, v)) || is_of_mesh(known, v);
     to->changed = r->reference && (!known || strcmp(known->op, to->op) != 0);
     to->cause = cause_of(r, n, to);
     to->count = 1;
+    to->n_dims = v->n_dims;
     for (int d = 0; d < v->n_dims; d++)
-        to->count *= v->dims[d].size;
+        to->count *= to->dims[d] = v->dims[d].size;
     if (is_traced(r, g, v, known) &&
         !(to->whole = weft_pool_alloc(&r->pool, (size_t)to->count * sizeof(double))))
         return weft_fail_memory(err);

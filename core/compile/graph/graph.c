@@ -182,7 +182,7 @@ void weft_graph_report(weft_graph *g, const char *name, weft_value *v)
     if (!copy || !reserve_report(g))
         weft_fail_memory(&g->error);
     else
-        g->reports[g->n_reports++] = (weft_report_value){copy, v, g->by};
+        g->reports[g->n_reports++] = (weft_report_value){copy, v, g->by, NULL, NULL};
 }
 
 void weft_graph_replace_root(weft_graph *g, const weft_value *v, weft_value *by)

@@ -52,7 +52,8 @@ typedef struct weft_sizes {
 typedef struct weft_report_value {
     const char *name;
     weft_value *value;
-    const char *by; /* who reports it */
+    const char *by;          /* who reports it */
+    const char *why, *other; /* the step is refused unless it is 0: see weft_add_refusal; NULL */
 } weft_report_value;
 
 /* One term of the loss as it counts in it: weight and scale are in the value. Terms may share a

@@ -118,22 +118,38 @@ static bool shrink(walk *w)
     return false;
 }
 
-/* The last axis of a dim that must shrink is the next one of a ready dim. */
+/* How many of the last axes of dim d, which must shrink, are the next ones of dim e, in order. */
+static int last_of_both(const walk *w, int d, int e)
+{
+    int n = w->cur[d].n - w->keep[d];
+    if (n > w->want[e].n - w->keep[e])
+        n = w->want[e].n - w->keep[e];
+    for (int same = 0; n > 0; n--, same = 0) {
+        while (same < n &&
+               w->cur[d].at[w->cur[d].n - n + same].axis == w->want[e].at[w->keep[e] + same].axis)
+            same++;
+        if (same == n)
+            break;
+    }
+    return n > 0 ? n : 0;
+}
+
+/* The last axes of a dim that must shrink are the next ones of a ready dim: they go at once. */
 static bool exchange(walk *w)
 {
-    for (int d = 0; d < w->n_dims; d++) {
-        if (w->cur[d].n <= w->keep[d])
-            continue;
-        int last = w->cur[d].at[w->cur[d].n - 1].axis;
+    for (int d = 0; d < w->n_dims; d++)
         for (int e = 0; e < w->n_dims; e++) {
-            if (e == d || !ready(w, e) || w->want[e].at[w->keep[e]].axis != last)
+            int n = e != d && ready(w, e) ? last_of_both(w, d, e) : 0, run[WEFT_MAX_AXES];
+            if (n == 0)
                 continue;
-            w->cur[d].n--;
-            push(w, e, w->want[e].at[w->keep[e]]);
-            emit(w, WEFT_ALL_TO_ALL, &last, 1, d, e);
+            w->cur[d].n -= n;
+            for (int i = 0; i < n; i++) {
+                run[i] = w->want[e].at[w->keep[e]].axis;
+                push(w, e, w->want[e].at[w->keep[e]]);
+            }
+            emit(w, WEFT_ALL_TO_ALL, run, n, d, e);
             return true;
         }
-    }
     return false;
 }
 

@@ -1,0 +1,19 @@
+# SPDX-License-Identifier: Apache-2.0
+noinst_LTLIBRARIES += plugins/moe/libmoe.la
+plugins_moe_libmoe_la_SOURCES = \
+	plugins/moe/balance.c \
+	plugins/moe/cpu.c \
+	plugins/moe/grouped.c \
+	plugins/moe/moe.c \
+	plugins/moe/route.c \
+	plugins/moe/slots.c \
+	plugins/moe/table.c \
+	plugins/moe/moe.h
+plugins_moe_libmoe_la_CFLAGS = $(AM_CFLAGS) $(OPENMP_CFLAGS) $(VECTOR_CFLAGS)
+
+EXTRA_LTLIBRARIES += plugins/moe/moe.la
+plugins_moe_moe_la_SOURCES =
+plugins_moe_moe_la_LIBADD = plugins/moe/libmoe.la $(PLUGIN_LIBS)
+plugins_moe_moe_la_LDFLAGS = $(AM_LDFLAGS) $(OPENMP_CFLAGS)
+
+nobase_dist_doc_DATA += plugins/moe/README.md

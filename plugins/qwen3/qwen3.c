@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Qwen3, dense and with experts: Llama's blocks with normed queries and keys, with Hugging Face's
+ * names but for the experts' weights, which stand together. Knows nothing of meshes. */
+#include <weft/blocks.h>
+#include <weft/weft.h>
+
+typedef struct qwen3 {
+    const weft_host *host;
+    weft_decoder d;
+    weft_experts e;
+} qwen3;
+
+static const char *const flavor_names[] = {"debug", "0.6B", "1.7B",    "4B",        "8B",
+                                           "14B",   "32B",  "30B-A3B", "235B-A22B", NULL};
+#define DENSE ", vocab_size = 151936, n_experts = 0, top_k = 1, expert_dim = 1"
+
+#define EXPERTS ", vocab_size = 151936, n_experts = 128, top_k = 8"
+static const char *const flavors[] = {
+    "dim = 256, n_layers = 6, n_heads = 8, n_kv_heads = 4, head_dim = 32, ffn_dim = 768, "
+    "vocab_size = 2048, n_experts = 0, top_k = 1, expert_dim = 1",
+    "dim = 1024, n_layers = 28, n_heads = 16, n_kv_heads = 8, head_dim = 128, ffn_dim = 3072" DENSE,
+    "dim = 2048, n_layers = 28, n_heads = 16, n_kv_heads = 8, head_dim = 128, ffn_dim = 6144" DENSE,
+    "dim = 2560, n_layers = 36, n_heads = 32, n_kv_heads = 8, head_dim = 128, ffn_dim = 9728" DENSE,
+    "dim = 4096, n_layers = 36, n_heads = 32, n_kv_heads = 8, head_dim = 128, ffn_dim = "
+    "12288" DENSE,
+    "dim = 5120, n_layers = 40, n_heads = 40, n_kv_heads = 8, head_dim = 128, ffn_dim = "
+    "17408" DENSE,
+    "dim = 5120, n_layers = 64, n_heads = 64, n_kv_heads = 8, head_dim = 128, ffn_dim = "
+    "25600" DENSE,
+    "dim = 2048, n_layers = 48, n_heads = 32, n_kv_heads = 4, head_dim = 128, ffn_dim = 6144, "
+    "expert_dim = 768" EXPERTS,
+    "dim = 4096, n_layers = 94, n_heads = 64, n_kv_heads = 4, head_dim = 128, ffn_dim = 12288, "
+    "expert_dim = 1536" EXPERTS,
+};
+static const char *const of_flavor[] = {"flavor", NULL};
+static const char *const or_auto[] = {"flavor", "auto", NULL};
+
+static const weft_param params[] = {
+    WEFT_DECODER_FLAVOR(flavor_names, flavors),
+    WEFT_DECODER_SIZES(qwen3, of_flavor, or_auto, "width of one head, whatever dim / n_heads is",
+                       "hidden width of a dense feed-forward; auto: 3 dim"),
+    WEFT_DECODER_SIZE(qwen3, "n_experts", e.n, 0, 1 << 16, of_flavor,
+                      "experts of a block; 0: feed-forwards are dense"),
+    WEFT_DECODER_SIZE(qwen3, "top_k", e.k, 1, 1 << 16, of_flavor, "experts for each token"),
+    WEFT_DECODER_SIZE(qwen3, "expert_dim", e.ffn, 1, 1 << 24, of_flavor,
+                      "hidden width of one expert (Hugging Face: moe_intermediate_size)"),
+    {.name = "norm_top_k",
+     WEFT_BOOL(qwen3, e.norm),
+     .value = "yes",
+     .help = "a token's weights sum to 1 (Hugging Face: norm_topk_prob)"},
+    WEFT_EXPERTS_PARAMS(qwen3, "0.001"),
+    WEFT_DECODER_NORM_EPS(qwen3, "1e-6"),
+    WEFT_DECODER_ROPE_THETA(qwen3, "1000000"),
+    {.name = "tied",
+     .type = WEFT_PARAM_CHOICE,
+     .value = "auto",
+     .choices = (const char *const[]){"auto", "yes", "no", NULL},
+     .help = "the head shares the embedding's weight; auto: with the flavors up to 4B"},
+    {.name = NULL},
+};
+
+static bool is_tied(const weft_params *p)
+{
+    static const char *const small[] = {"0.6B", "1.7B", "4B"};
+    bool tied = weft_params_is(p, "tied", "yes");
+    for (int i = 0; i < 3 && weft_params_is(p, "tied", "auto"); i++)
+        tied = tied || weft_params_is(p, "flavor", small[i]);
+    return tied;
+}
+
+static weft_status create(void *self, weft_error *err)
+{
+    qwen3 *m = self;
+    const weft_params *p = m->host->params;
+    m->d.qk_norm = true;
+    m->d.tied = is_tied(p);
+    if (weft_params_is(p, "ffn_dim", "auto"))
+        m->d.ffn = 3 * m->d.dim;
+    m->e.of_batch = weft_params_is(p, "balance_of", "batch");
+    m->e.router = "mlp.gate.weight";
+    m->e.gate = "mlp.experts.gate_proj.weight";
+    m->e.up = "mlp.experts.up_proj.weight";
+    m->e.down = "mlp.experts.down_proj.weight";
+    m->e.bias = "mlp.gate.e_score_correction_bias";
+    weft_status s = weft_decoder_check(m->host, "qwen3", &m->d, false, err);
+    weft_status of_experts = m->e.n ? weft_experts_check(m->host, "qwen3", &m->e, err) : WEFT_OK;
+    return s ? s : of_experts;
+}
+
+static weft_value *feed_forward(const void *self, weft_graph *g, int64_t l, weft_value *x,
+                                double out_std)
+{
+    const qwen3 *m = self;
+    return m->e.n ? weft_block_experts(g, &m->e, l, x, out_std) : weft_block_swiglu(g, x, out_std);
+}
+
+static void build(void *self, weft_graph *g)
+{
+    const qwen3 *m = self;
+    if (m->e.n)
+        weft_experts_dims(g, &m->e);
+    weft_decoder_build(g, m->host, "qwen3", &m->d, feed_forward, m);
+}
+
+static const char *const needs[] = {"experts?", NULL}, *const gives[] = {"model", NULL};
+static const weft_contribution contributions[] = {
+    {.kind = WEFT_PASS, .stage = WEFT_STAGE_GRAPH, .graph = build, .needs = needs, .gives = gives},
+    {.kind = WEFT_END}};
+
+WEFT_PLUGIN(qwen3) = {
+    WEFT_PLUGIN_HEAD,
+    .name = "qwen3",
+    .version = WEFT_VERSION,
+    .licence = "Apache-2.0",
+    .summary = "Qwen3: normed queries and keys, SwiGLU or a mixture of experts",
+    .numerics = WEFT_NUMERICS_CHANGES,
+    .params = params,
+    .contributions = contributions,
+    .self_size = WEFT_SELF(qwen3),
+    .create = create,
+};
