@@ -65,6 +65,12 @@ static const char *bits_of(const weft_subject *a, const weft_subject *b)
     return apart ? "differ" : same ? "equal" : "not known";
 }
 
+/* Is all of it here that would be compared? Else nobody knows that nothing differs. */
+static bool is_told(const weft_subject *s)
+{
+    return !s->damaged && !s->no_plan;
+}
+
 typedef struct figures {
     int64_t step;
     double loss, validation, rate, step_s, peak;
@@ -140,7 +146,7 @@ static void print_pair(const comparison *c, int i, weft_text *text)
                             "would say\n");
     else if (bits)
         weft_text_print(text, "bits: %s\n", bits);
-    if (json_array_size(c->differences[i]) == 0 && !a->damaged && !b->damaged)
+    if (json_array_size(c->differences[i]) == 0 && is_told(a) && is_told(b))
         weft_text_add(text, "nothing differs\n");
 }
 
@@ -162,11 +168,12 @@ static json_t *subject_to_json(const weft_subject *s)
 {
     const figures f = figures_of(s);
     if (!s->lines)
-        return json_pack("{s:s, s:s}", "name", s->name, "kind", kind_of(s));
-    return json_pack("{s:s, s:s, s:I, s:o, s:o, s:o, s:o, s:o}", "name", s->name, "kind",
-                     kind_of(s), "steps", (json_int_t)f.step, "loss", real(f.loss), "eval_loss",
-                     real(f.validation), "tokens_per_s", real(f.rate), "step_s", real(f.step_s),
-                     "peak_bytes", real(f.peak));
+        return json_pack("{s:s, s:s, s:s*}", "name", s->name, "kind", kind_of(s), "no_plan",
+                         s->no_plan);
+    return json_pack("{s:s, s:s, s:s*, s:I, s:o, s:o, s:o, s:o, s:o}", "name", s->name, "kind",
+                     kind_of(s), "no_plan", s->no_plan, "steps", (json_int_t)f.step, "loss",
+                     real(f.loss), "eval_loss", real(f.validation), "tokens_per_s", real(f.rate),
+                     "step_s", real(f.step_s), "peak_bytes", real(f.peak));
 }
 
 static weft_status print_json(const comparison *c, weft_text *text, weft_error *err)
@@ -284,7 +291,7 @@ static int conclude(const comparison *c, bool json, bool csv, const char *html, 
     for (int i = 1; !code && i < c->n; i++) {
         const char *bits = bits_of(&c->subjects[0], &c->subjects[i]);
         code = json_array_size(c->differences[i]) > 0 || (bits && strcmp(bits, "differ") == 0) ||
-               c->subjects[0].damaged || c->subjects[i].damaged;
+               !is_told(&c->subjects[0]) || !is_told(&c->subjects[i]);
     }
     weft_text_release(&text);
     return code;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* State beside parameters: shapes, kinds, where it lies, what becomes of it. */
+/* State beside parameters: shapes, kinds, where it lies, what becomes of it, and when. */
 #include "../../lib/graph_text.h"
 #include "../../lib/small_model.h"
 
@@ -156,6 +156,26 @@ static void mistakes(void **state)
     }
 }
 
+/* Gradients are looked at before the update, also if nothing but what moves a parameter reads them.
+ */
+static void gradients_before_the_update(void **state)
+{
+    (void)state;
+    model m;
+    begin(&m);
+    differentiate(&m);
+    weft_value *moved = weft_add2(m.g, "add", NULL, m.w, m.w->gradient);
+    weft_set_update(m.g, m.w, moved);
+    if (weft_graph_order(m.g))
+        fail_msg("%s", weft_error_text(weft_graph_error(m.g)));
+    weft_graph_assign_parts(m.g);
+    sound(&m);
+    assert_int_equal(m.w->gradient->node->scope, WEFT_STEP_END);
+    assert_int_equal(m.w->gradient->node->part, WEFT_PART_STEP_END);
+    assert_int_equal(moved->node->part, WEFT_PART_UPDATE);
+    end(&m);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -163,6 +183,7 @@ int main(void)
         cmocka_unit_test(as_text),
         cmocka_unit_test(removed),
         cmocka_unit_test(mistakes),
+        cmocka_unit_test(gradients_before_the_update),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -54,6 +54,41 @@ static void test_host(void **state)
     release(&r);
 }
 
+/* Names are each plugin's own, and the largest that it asked for is kept. */
+static void test_kept(void **state)
+{
+    (void)state;
+    run r = {0};
+    assert_loads(&r, load(&r, "cpu good_a good_b", ""));
+    assert_int_equal(create(&r), WEFT_OK);
+    const weft_host *a = &r.plugins->list[1].host, *b = &r.plugins->list[2].host;
+    assert_int_equal(weft_keep(a, "sums", 8, 0, &r.err), WEFT_OK);
+    assert_int_equal(weft_keep(a, "more", 24, 0, &r.err), WEFT_OK);
+    assert_int_equal(weft_keep(b, "sums", 40, 0, &r.err), WEFT_OK);
+    assert_int_equal(weft_keep(a, "sums", 16, 0, &r.err), WEFT_OK);
+    assert_int_equal(weft_keep(a, "more", 4, 0, &r.err), WEFT_OK);
+    static const struct {
+        const char *by, *name;
+        int64_t bytes;
+    } want[] = {{"good_a", "sums", 16}, {"good_a", "more", 24}, {"good_b", "sums", 40}};
+    weft_kept_bytes *k = r.plugins->kept;
+    char memory[3];
+    for (int i = 0; i < 3; i++, k = k->next) {
+        assert_non_null(k);
+        assert_string_equal(k->by, want[i].by);
+        assert_string_equal(k->name, want[i].name);
+        assert_int_equal(k->bytes, want[i].bytes);
+        k->at = &memory[i];
+    }
+    assert_null(k);
+    assert_ptr_equal(weft_kept(a, "sums"), &memory[0]);
+    assert_ptr_equal(weft_kept(a, "more"), &memory[1]);
+    assert_ptr_equal(weft_kept(b, "sums"), &memory[2]);
+    assert_null(weft_kept(b, "more"));
+    assert_int_equal(weft_keep(a, "less", -1, 0, &r.err), WEFT_ERR_INTERNAL);
+    release(&r);
+}
+
 static void test_transports_that_cannot_send(void **state)
 {
     (void)state;
@@ -544,6 +579,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_hooks_in_order),
         cmocka_unit_test(test_host),
+        cmocka_unit_test(test_kept),
         cmocka_unit_test(test_transports_that_cannot_send),
         cmocka_unit_test(test_services_are_entered),
         cmocka_unit_test(test_wrap),

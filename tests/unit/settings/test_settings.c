@@ -280,6 +280,44 @@ static void longest_line(void **state)
     weft_error_release(&err);
 }
 
+/* A number whose word names a choice is what that choice says, whichever it is. */
+static void presets_are_those_of_the_choice(void **state)
+{
+    static const char *const sizes[] = {"small", "large", NULL}, *const of[] = {"size", NULL},
+                             *const presets[] = {"n = 3, m = 1", "n = 40, m = 2", NULL};
+    static const weft_param table[] = {{.name = "size",
+                                        .type = WEFT_PARAM_CHOICE,
+                                        .value = "small",
+                                        .choices = sizes,
+                                        .presets = presets,
+                                        .help = "x"},
+                                       {.name = "n",
+                                        .type = WEFT_PARAM_INT,
+                                        .value = "size",
+                                        .max = 99,
+                                        .choices = of,
+                                        .help = "x"},
+                                       {.name = "m",
+                                        .type = WEFT_PARAM_INT,
+                                        .value = "size",
+                                        .max = 99,
+                                        .choices = of,
+                                        .help = "x"},
+                                       {.name = NULL}};
+    static const int64_t want[][2] = {{3, 1}, {40, 2}, {40, 7}};
+    static const char *const texts[] = {"", "[any]\nsize = large\n",
+                                        "[any]\nm = 7\nsize = large\n"};
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        const weft_params *p;
+        weft_settings *settings = read_text(texts[i]);
+        assert_int_equal(weft_settings_section(settings, "any", table, &p, NULL), WEFT_OK);
+        assert_int_equal(weft_params_int(p, "n"), want[i][0]);
+        assert_int_equal(weft_params_int(p, "m"), want[i][1]);
+        weft_settings_destroy(settings);
+    }
+}
+
 static void many_words_in_one_line(void **state)
 {
     weft_text text = {0};
@@ -468,6 +506,7 @@ int main(void)
         cmocka_unit_test(empty_means_not_set),
         cmocka_unit_test(long_values_are_whole),
         cmocka_unit_test(longest_line),
+        cmocka_unit_test(presets_are_those_of_the_choice),
         cmocka_unit_test(many_words_in_one_line),
         cmocka_unit_test(no_number_is_too_large_for_its_type),
         cmocka_unit_test(a_section_may_be_claimed_again),
