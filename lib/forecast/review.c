@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A finished plan as reviews see it: each rank of the pipeline, what it holds, and how long its
- * instructions take. */
+ * instructions take; and what they ask for. */
 #include "forecast/forecast.h"
 
 #include <string.h>
@@ -28,6 +28,52 @@ int64_t weft_plan_room(const weft_plan *plan)
     if (!weft_device_find_rates(plan, &rates))
         return 0;
     return (int64_t)(rates.memory_bytes / (size_t)weft_device_sharers(plan, &rates));
+}
+
+/* ---- what is asked ---- */
+
+static weft_request *find(const weft_plugins *plugins, const char *what)
+{
+    weft_request *r = plugins->asked;
+    while (r && strcmp(r->what, what) != 0)
+        r = r->next;
+    return r;
+}
+
+const char *weft_asked(const weft_host *host, const char *what)
+{
+    const weft_request *r = find(host->core, what);
+    return r ? r->value : NULL;
+}
+
+static weft_status ask(weft_plugins *plugins, const char *by, const char *what, const char *value,
+                       weft_error *err)
+{
+    weft_request *r = find(plugins, what);
+    if (r && strcmp(r->by, by) != 0)
+        return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
+                         "plugin %s asks for %s = %s, and plugin %s has asked for %s; list only "
+                         "one of them",
+                         by, what, value, r->by, r->value);
+    const char *name = weft_pool_strdup(&plugins->link_pool, what),
+               *copy = weft_pool_strdup(&plugins->link_pool, value);
+    weft_request *fresh = r ? r : weft_pool_alloc(&plugins->link_pool, sizeof *r);
+    if (!name || !copy || !fresh)
+        return weft_fail_memory(err);
+    *fresh = (weft_request){by, name, copy, r ? r->next : plugins->asked};
+    plugins->asked = r ? plugins->asked : fresh;
+    return WEFT_OK;
+}
+
+/* Refused requests count whatever the review makes of them. */
+weft_status weft_plan_ask(weft_plan *p, const char *what, const char *value, weft_error *err)
+{
+    const weft_request *r = find(p->plugins, what);
+    if (r && strcmp(r->value, value) == 0)
+        return WEFT_OK;
+    p->again = true;
+    p->refused = p->refused ? p->refused : ask(p->plugins, p->reviewer, what, value, err);
+    return p->refused;
 }
 
 /* ---- another rank, planned for this alone ---- */

@@ -250,11 +250,11 @@ weft_status ac_budget_review(void *self, weft_plan *plan, weft_error *err)
 {
     ac *of = self;
     ac_budget *a = of->budget;
-    const int round = weft_plan_round(plan);
-    if (of->host->params == NULL || !a)
-        return WEFT_OK;
-    weft_status s =
-        round ? (of->share < 0 ? look_again(a, plan, err) : WEFT_OK) : begin(of, plan, err);
+    weft_status s = WEFT_OK;
+    if (a->n_stages == 0)
+        s = begin(of, plan, err);
+    else if (of->share < 0)
+        s = look_again(a, plan, err);
     if (s || of->share >= 0)
         return s ? s : next_share(of, a, plan, err);
     return review_stages(of, plan, err);

@@ -34,6 +34,10 @@ typedef struct ac_stage {
     ac_sums sums;             /* of its other layers */
     const ac_front **fronts;
     ac_choice now, best;
+    int *next; /* points of what is tried next, while it is looked for */
+    int64_t
+        *off; /* by point of the tight layer: planned bytes less the model; INT64_MAX: unknown */
+    int n_off;
     int64_t fits, exceeds; /* the largest model that did, the least that did not */
     int64_t planned, arena, state, best_planned;
     int64_t least, least_arena; /* the fewest bytes of all that was tried */

@@ -291,7 +291,12 @@ static weft_status make_sums(ac_budget *a, ac_stage *st, weft_error *err)
     st->fronts = take(a, n, sizeof *st->fronts);
     st->now.points = take(a, n, sizeof(int));
     st->best.points = take(a, n, sizeof(int));
-    if (!places || !st->fronts || !st->now.points || !st->best.points)
+    st->next = take(a, n, sizeof(int));
+    st->n_off = st->n ? ac_front_of(a, st->layers[st->tight])->n : 0;
+    st->off = take(a, (size_t)st->n_off, sizeof *st->off);
+    for (int i = 0; i < st->n_off && st->off; i++)
+        st->off[i] = INT64_MAX;
+    if (!places || !st->fronts || !st->next || !st->off || !st->now.points || !st->best.points)
         return weft_fail_memory(err);
     int k = 0;
     for (int i = 0; i < st->n; i++) {

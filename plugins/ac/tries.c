@@ -8,6 +8,7 @@
 enum {
     MOST_TRIES = 14,  /* by the model */
     MOST_POLISH = 29, /* and by the planner alone: small steps from the best */
+    FEW = 20000,      /* choices, which are all looked at */
     SMALL = 300,  /* values, times ranks: plans that take no time. Steps are always made there, */
     LARGE = 20000 /* and never in plans that take a second: there 99 % used is enough */
 };
@@ -153,6 +154,8 @@ void ac_learn(const ac_budget *a, ac_stage *st)
         st->least = st->planned;
         st->least_arena = st->arena;
     }
+    if (st->n > 0)
+        st->off[st->now.points[st->tight]] = st->planned - st->now.model;
     if (st->planned <= a->limit) {
         st->fits = larger(st->fits, st->now.model);
         if (!st->best.known || st->now.seconds < st->best.seconds) {
@@ -166,43 +169,73 @@ void ac_learn(const ac_budget *a, ac_stage *st)
     }
 }
 
-/* A choice near the best one, while the nearest is looked for. */
-typedef struct nearest {
-    int layer, point, tight; /* points of that layer and of the tight one; layer -1: none yet */
-    int64_t model, bytes;
-} nearest;
+/* Beside the best choice: another that is faster, and should fit. */
+typedef struct beside {
+    int *points;
+    int64_t bytes; /* that it should take */
+    double seconds;
+    bool known, fits;
+} beside;
 
-static void look_beside(const ac_budget *a, ac_stage *st, int i, nearest *best)
+/* By the model, and by how far it was off with this point of the tight layer; as little as it ever
+ * was, where that was not tried. */
+static int64_t foresee(const ac_stage *st, const ac_choice *c)
+{
+    const int64_t off = st->off[c->points[st->tight]];
+    int64_t least = INT64_MAX;
+    for (int k = 0; k < st->n_off && off == INT64_MAX; k++)
+        least = st->off[k] < least ? st->off[k] : least;
+    return c->model + (off < INT64_MAX ? off : least < INT64_MAX ? least : 0);
+}
+
+/* The fastest that should fit; of those that should not, the smallest. */
+static void consider(const ac_budget *a, ac_stage *st, beside *best)
 {
     ac_choice *now = &st->now;
-    const int was = now->points[i], tight = now->points[st->tight];
-    const double seconds = st->best.known ? st->best.seconds : INFINITY;
-    const int64_t most = a->limit + ac_full_of(a, st->layers[i]);
-    const ac_front *own = ac_front_of(a, st->layers[st->tight]), *f = ac_front_of(a, st->layers[i]);
-    for (int k = 0; k < own->n * f->n; k++) {
-        now->points[i] = k % f->n;
-        now->points[st->tight] = k / f->n;
-        ac_choice_weigh(a, st, now);
-        const int64_t bytes = own->points[k / f->n].bytes;
-        const bool less =
-            now->model < best->model || (now->model == best->model && bytes < best->bytes);
-        if (less && now->seconds < seconds && now->model <= most &&
-            !was_tried(st, mark_of(st, now->points)))
-            *best = (nearest){i, k % f->n, k / f->n, now->model, bytes};
-    }
-    now->points[i] = was;
-    now->points[st->tight] = tight;
+    ac_choice_weigh(a, st, now);
+    const int64_t bytes = foresee(st, now);
+    const bool fits = st->best.known && bytes <= a->limit, fit = best->fits,
+               faster = now->seconds < best->seconds, same = now->seconds <= best->seconds;
+    const bool better =
+        !best->known || (fits && !fit) ||
+        (fits == fit && (fits ? faster || (same && bytes < best->bytes) : bytes < best->bytes));
+    if (!better || (st->best.known && now->seconds >= st->best.seconds) ||
+        was_tried(st, mark_of(st, now->points)))
+        return;
+    memcpy(best->points, now->points, (size_t)st->n * sizeof(int));
+    best->bytes = bytes;
+    best->seconds = now->seconds;
+    best->known = true;
+    best->fits = fits;
+}
+
+/* All choices of the layers from i on, as far as they are few; else those that differ from the one
+ * there is in layer i and the tight one. */
+static void look_beside(const ac_budget *a, ac_stage *st, int i, bool all, beside *best)
+{
+    int *points = st->now.points;
+    const int was = points[i], tight = points[st->tight];
+    const int n = ac_front_of(a, st->layers[i])->n;
+    for (points[i] = 0; points[i] < n; points[i]++)
+        if (all && i + 1 < st->n)
+            look_beside(a, st, i + 1, true, best);
+        else if (all || i == st->tight)
+            consider(a, st, best);
+        else
+            for (points[st->tight] = 0; points[st->tight] < st->n_off; points[st->tight]++)
+                consider(a, st, best);
+    points[i] = was;
+    points[st->tight] = all ? points[st->tight] : tight;
 }
 
 /* The model does not know which values of a layer are held at once in its own backward. So in plans
- * that are small enough what differs from the best in that layer and another, is faster, and should
- * not need much more than there is, is tried as well, the smallest first; if nothing fits, what is
- * that near to keeping nothing. false: nothing is left. */
+ * that are small enough choices beside the best are tried, too. false: nothing is left. */
 static bool try_beside(const ac_budget *a, ac_stage *st, int tries)
 {
-    nearest best = {.layer = -1, .model = INT64_MAX};
+    beside best = {.points = st->next};
     const int64_t size = (int64_t)a->n_values * a->n_stages;
     const bool used = st->best.known && st->best_planned > a->limit - a->limit / 33;
+    double all = 1;
     if (size > (used ? SMALL : LARGE) || tries >= MOST_POLISH)
         return false;
     if (st->best.known)
@@ -210,13 +243,13 @@ static bool try_beside(const ac_budget *a, ac_stage *st, int tries)
     else
         ac_choose_least(a, st, &st->now);
     for (int i = 0; i < st->n; i++)
-        look_beside(a, st, i, &best);
-    if (best.layer >= 0) {
-        st->now.points[best.layer] = best.point;
-        st->now.points[st->tight] = best.tight;
-    }
+        all *= ac_front_of(a, st->layers[i])->n;
+    for (int i = 0; i < (all <= FEW ? 1 : st->n); i++)
+        look_beside(a, st, i, all <= FEW, &best);
+    if (best.known)
+        memcpy(st->now.points, best.points, (size_t)st->n * sizeof(int));
     ac_choice_weigh(a, st, &st->now);
-    return best.layer >= 0;
+    return best.known;
 }
 
 /* What to try next, if anything is left that could be better. */

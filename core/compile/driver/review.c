@@ -1,53 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reviews of a finished plan: what they ask for, and whether another round is needed. */
+/* Shows a finished plan to reviews; what they ask of it, and see, is lib/forecast/review.c. */
 #include "compile/driver/plan.h"
 #include "host/enter.h"
-
-#include <string.h>
-
-static weft_request *find(const weft_plugins *plugins, const char *what)
-{
-    weft_request *r = plugins->asked;
-    while (r && strcmp(r->what, what) != 0)
-        r = r->next;
-    return r;
-}
-
-const char *weft_asked(const weft_host *host, const char *what)
-{
-    const weft_request *r = find(host->core, what);
-    return r ? r->value : NULL;
-}
-
-static weft_status ask(weft_plugins *plugins, const char *by, const char *what, const char *value,
-                       weft_error *err)
-{
-    weft_request *r = find(plugins, what);
-    if (r && strcmp(r->by, by) != 0)
-        return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
-                         "plugin %s asks for %s = %s, and plugin %s has asked for %s; list only "
-                         "one of them",
-                         by, what, value, r->by, r->value);
-    const char *name = weft_pool_strdup(&plugins->link_pool, what),
-               *copy = weft_pool_strdup(&plugins->link_pool, value);
-    weft_request *fresh = r ? r : weft_pool_alloc(&plugins->link_pool, sizeof *r);
-    if (!name || !copy || !fresh)
-        return weft_fail_memory(err);
-    *fresh = (weft_request){by, name, copy, r ? r->next : plugins->asked};
-    plugins->asked = r ? plugins->asked : fresh;
-    return WEFT_OK;
-}
-
-/* Refused requests count whatever the review makes of them. */
-weft_status weft_plan_ask(weft_plan *p, const char *what, const char *value, weft_error *err)
-{
-    const weft_request *r = find(p->plugins, what);
-    if (r && strcmp(r->value, value) == 0)
-        return WEFT_OK;
-    p->again = true;
-    p->refused = p->refused ? p->refused : ask(p->plugins, p->reviewer, what, value, err);
-    return p->refused;
-}
 
 weft_status weft_plan_review(weft_plan *p, weft_error *err)
 {
