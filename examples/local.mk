@@ -4,6 +4,7 @@ nobase_dist_doc_DATA += \
 	examples/405b-pp-plan.ini \
 	examples/70b-plan.ini \
 	examples/8b-1m-plan.ini \
+	examples/30b-a3b-plan.ini \
 	examples/8b-plan.ini \
 	examples/axis/Makefile \
 	examples/axis/README.md \
@@ -48,6 +49,7 @@ nobase_dist_doc_DATA += \
 	examples/gate_up/Makefile \
 	examples/gate_up/README.md \
 	examples/gate_up/gate_up.c \
+	examples/experts.ini \
 	examples/gpt2-small.ini \
 	examples/gradient_noise/Makefile \
 	examples/gradient_noise/README.md \

@@ -21,7 +21,6 @@ weft_SOURCES += \
 	tools/conform/conform.c \
 	tools/conform/gradient.c \
 	tools/conform/kernels.c \
-	tools/conform/lengths.c \
 	tools/conform/memory.c \
 	tools/conform/modes.c \
 	tools/conform/ops.c \

@@ -77,8 +77,7 @@ typedef struct table {
 
 static bool accepts(const weft_call *call)
 {
-    return call->ins[0].dtype == WEFT_F32 && call->outs[0].dtype == WEFT_F32 &&
-           !weft_call_has_lengths(call);
+    return call->ins[0].dtype == WEFT_F32 && call->outs[0].dtype == WEFT_F32;
 }
 
 static int64_t width(const weft_call *call)

@@ -71,8 +71,6 @@ const weft_op relu2_dx_op = {
 
 static bool all_f32(const weft_call *call)
 {
-    if (weft_call_has_lengths(call))
-        return false;
     for (int i = 0; i < call->n_ins; i++)
         if (call->ins[i].dtype != WEFT_F32)
             return false;

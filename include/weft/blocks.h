@@ -21,15 +21,16 @@ extern "C" {
 
 /* ---- a decoder's sizes ---- */
 
-typedef struct weft_decoder {
+typedef struct weft_decoder_sizes {
     int64_t dim, layers, heads, kv_heads, head_dim, ffn, vocab;
     double norm_eps, rope_theta, rope_factor, rope_low, rope_high, rope_original;
     bool rope_scaling, tied;
     bool qk_norm; /* queries and keys are normed, head by head, before they are rotated */
-} weft_decoder;
+} weft_decoder_sizes;
 
-/* Rows of a parameter table, where the plugin's struct has a weft_decoder `d`. A size's default is
- * what the CHOICE `flavor` says; words: {"flavor", NULL}, auto_words: {"flavor", "auto", NULL}. */
+/* Rows of a parameter table, where the plugin's struct has a weft_decoder_sizes `d`. A size's
+ * default is what the CHOICE `flavor` says; words: {"flavor", NULL}, auto_words: {"flavor", "auto",
+ * NULL}. */
 #define WEFT_DECODER_SIZE(self_, key_, field_, least_, most_, words_, help_)                       \
     {                                                                                              \
         .name = key_, WEFT_INT(self_, field_), .value = "flavor", .min = least_, .max = most_,     \
@@ -69,7 +70,8 @@ typedef struct weft_decoder {
 
 /* What must hold between them. standard: head_dim is dim / n_heads. */
 static inline weft_status weft_decoder_check(const weft_host *host, const char *name,
-                                             const weft_decoder *d, bool standard, weft_error *err)
+                                             const weft_decoder_sizes *d, bool standard,
+                                             weft_error *err)
 {
     const weft_params *p = host->params;
     weft_status s = WEFT_OK;
@@ -118,7 +120,7 @@ static inline weft_value *weft_block_linear(weft_graph *g, const char *name, wef
 }
 
 static inline weft_value *weft_block_rope(weft_graph *g, const char *name, weft_value *x,
-                                          const weft_decoder *d)
+                                          const weft_decoder_sizes *d)
 {
     weft_value *r = weft_add2(g, "rope", name, x, weft_add_input(g, "positions"));
     weft_set_real(g, r, "theta", d->rope_theta);
@@ -142,8 +144,8 @@ static inline weft_value *weft_block_head_norm(weft_graph *g, const char *name, 
 }
 
 /* Grouped-query attention with rotary positions. */
-static inline weft_value *weft_block_attention(weft_graph *g, const weft_decoder *d, weft_value *x,
-                                               double out_std)
+static inline weft_value *weft_block_attention(weft_graph *g, const weft_decoder_sizes *d,
+                                               weft_value *x, double out_std)
 {
     weft_value *q = weft_block_linear(g, "q", x, "self_attn.q_proj.weight", "heads embed", 0.02);
     weft_value *k = weft_block_linear(g, "k", x, "self_attn.k_proj.weight", "kv_heads embed", 0.02);
@@ -363,7 +365,7 @@ static inline weft_value *weft_block_experts(weft_graph *g, const weft_experts *
 typedef weft_value *weft_feed_forward(const void *self, weft_graph *g, int64_t l, weft_value *x,
                                       double out_std);
 
-static inline weft_value *weft_decoder_block(weft_graph *g, const weft_decoder *d, int64_t l,
+static inline weft_value *weft_decoder_block(weft_graph *g, const weft_decoder_sizes *d, int64_t l,
                                              weft_value *x, weft_feed_forward *feed_forward,
                                              const void *self)
 {
@@ -384,7 +386,7 @@ static inline weft_value *weft_decoder_block(weft_graph *g, const weft_decoder *
 
 /* The graph: embedding, blocks, norm, head. feed_forward NULL: swiglu. */
 static inline void weft_decoder_build(weft_graph *g, const weft_host *host, const char *name,
-                                      const weft_decoder *d, weft_feed_forward *feed_forward,
+                                      const weft_decoder_sizes *d, weft_feed_forward *feed_forward,
                                       const void *self)
 {
     int64_t n_vocab;

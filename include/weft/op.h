@@ -36,8 +36,6 @@ typedef struct weft_tensor {
                                    index and positions say (cp orders it by load) */
     int64_t whole[WEFT_MAX_DIMS]; /* global extent */
     int64_t grain[WEFT_MAX_DIMS]; /* see weft_dim */
-    const int32_t *length[WEFT_MAX_DIMS]; /* NULL, or an upper bound read at run time: only [0,
-                                           *length) is to be touched */
 } weft_tensor;
 
 typedef struct weft_queue weft_queue; /* the device's own; opaque to everyone else */
@@ -69,10 +67,6 @@ double weft_call_real(const weft_call *call, const char *key);
 const char *weft_call_text(const weft_call *call, const char *key);
 /* Has the node the attribute at all? */
 bool weft_call_has(const weft_call *call, const char *key);
-
-/* Does any dim of any tensor have a length at run time? Kernels that do not know these refuse the
- * call, in `accepts`. */
-bool weft_call_has_lengths(const weft_call *call);
 
 /* Elements of a tensor's local part. */
 int64_t weft_tensor_count(const weft_tensor *t);
@@ -261,7 +255,7 @@ typedef struct weft_kernel {
     bool accumulates; /* obeys call->accumulate */
     /* What dtypes operands > results may have, a letter each, the last before > or the end for all
      * that follow: "hi>h". h f32 or bf16, f f32, i i32, n f32 or f64, s f32, bf16 or f64, q 8 bits,
-     * * any. It knows no lengths that are read at run time. NULL: accepts says. */
+     * * any. NULL: accepts says. */
     const char *types;
     bool (*accepts)(const weft_call *call); /* what else must hold; NULL: nothing */
     size_t (*workspace)(

@@ -34,6 +34,28 @@ void weft_graph_set_parameter_prefix(weft_graph *g, const char *format, ...)
 
 /* ---- nodes ---- */
 
+void weft_graph_set_block(weft_graph *g, int block)
+{
+    g->spot.block = block;
+    g->prefix = g->parameter_prefix = NULL;
+    if (block >= g->n_blocks)
+        g->n_blocks = block + 1;
+}
+
+void weft_graph_set_chunk(weft_graph *g, int chunk)
+{
+    g->spot.chunk = chunk;
+}
+
+void weft_graph_at(weft_graph *g, weft_node *before)
+{
+    if (!g->spot.before)
+        g->end = g->spot;
+    g->spot = before
+                  ? (weft_spot){before, before->block, before->chunk, before->phase, before->scope}
+                  : g->end;
+}
+
 weft_value *weft_add_many(weft_graph *g, const char *op, const char *name, int n_ins,
                           weft_value *const *ins, int n_outs, weft_value **outs)
 {

@@ -466,3 +466,18 @@ void weft_freeze(weft_graph *g, weft_value *parameter)
     else
         parameter->frozen = true;
 }
+
+/* ---- dims that follow from attributes ---- */
+
+void weft_refresh(weft_graph *g)
+{
+    for (weft_node *n = g->first; n && !weft_graph_status(g); n = n->next) {
+        weft_dtype dtypes[WEFT_RULE_MAX_PARTS];
+        for (int i = 0; i < n->n_outs; i++)
+            dtypes[i] = n->outs[i]->dtype;
+        if (n->n_ins > 0)
+            weft_infer(g, n);
+        for (int i = 0; i < n->n_outs; i++)
+            n->outs[i]->dtype = dtypes[i];
+    }
+}

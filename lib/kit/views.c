@@ -2,6 +2,8 @@
 /* Graphs, meshes and tables as plugins look at them, who do not see the structs. */
 #include "compile/graph/graph.h"
 
+#include <string.h>
+
 weft_mode weft_graph_mode(const weft_graph *g)
 {
     return g->config.mode;
@@ -102,4 +104,16 @@ int weft_mesh_stride(const weft_mesh *mesh, int axis)
     for (int a = 0; a < axis; a++)
         stride *= mesh->axis[a].size;
     return stride;
+}
+
+/* ---- what an op is ---- */
+
+const char *weft_op_family(const weft_op *op)
+{
+    return op->family ? op->family : op->name;
+}
+
+bool weft_node_in(const weft_node *n, const char *family)
+{
+    return strcmp(weft_op_family(n->op), family) == 0;
 }

@@ -54,8 +54,8 @@ typedef struct adamw_numbers {
 } adamw_numbers;
 
 adamw_numbers adamw_numbers_of(const weft_call *call);
-/* An error unless all tensors have the extent of operand 0 where they should, no run-time lengths,
- * and nothing is to be accumulated. */
+/* An error unless all tensors have the extent of operand 0 where they should, and nothing is to be
+ * accumulated. */
 weft_status adamw_check_update(const weft_call *call, weft_error *err);
 
 #endif

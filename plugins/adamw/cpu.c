@@ -27,8 +27,6 @@ static int team(const weft_call *call, int64_t n_pieces)
 
 static bool update_accepts(const weft_call *call)
 {
-    if (weft_call_has_lengths(call))
-        return false;
     for (int i = 0; i < 4; i++)
         if (call->ins[i].dtype != WEFT_F32)
             return false;

@@ -27,12 +27,7 @@ static bool accepts_chunk(const weft_call *call)
 static bool accepts_attention(const weft_call *call)
 {
     cpu_attention a;
-    return !weft_call_has_lengths(call) && cpu_attention_read(call, false, &a);
-}
-
-static bool accepts_decode(const weft_call *call)
-{
-    return !weft_call_has_lengths(call) && cpu_decode_accepts(call);
+    return cpu_attention_read(call, false, &a);
 }
 
 /* Bytes are moved, never converted. */
@@ -44,7 +39,7 @@ static bool accepts_cache(const weft_call *call)
 static bool accepts_attention_dx(const weft_call *call)
 {
     cpu_attention a;
-    return !weft_call_has_lengths(call) && cpu_attention_read(call, true, &a);
+    return cpu_attention_read(call, true, &a);
 }
 
 /* Sums over rows are made in f64, in up to CPU_PARTS parts. */
@@ -149,7 +144,7 @@ const weft_kernel cpu_kernels[] = {
      .device = "cpu",
      .name = "attention_decode",
      .priority = PRIORITY + 1,
-     .accepts = accepts_decode,
+     .accepts = cpu_decode_accepts,
      .workspace = cpu_decode_workspace,
      .prepare = cpu_decode_prepare,
      .release = cpu_attention_release,

@@ -72,7 +72,7 @@ static bool is_half(weft_dtype dtype)
 
 bool cpu_product_accepts(const weft_call *call)
 {
-    if (call->n_ins != 2 || call->n_outs != 1 || weft_call_has_lengths(call))
+    if (call->n_ins != 2 || call->n_outs != 1)
         return false;
     const weft_tensor *all[3] = {&call->ins[0], &call->ins[1], &call->outs[0]};
     int shared = shared_dims(call);

@@ -82,7 +82,7 @@ static layout layout_of(const weft_call *call)
 
 bool cpu_each_accepts(const weft_call *call)
 {
-    if (call->n_ins != 2 || call->n_outs != 1 || weft_call_has_lengths(call))
+    if (call->n_ins != 2 || call->n_outs != 1)
         return false;
     const weft_dtype a = call->ins[0].dtype, b = call->ins[1].dtype, c = call->outs[0].dtype;
     if (a != b || (a != WEFT_F32 && a != WEFT_BF16) || (c != WEFT_F32 && c != a))

@@ -168,9 +168,9 @@ bool cuda_f8_product_accepts(const weft_call *call)
 {
     const weft_tensor *in = call->ins;
     cuda_product p = cuda_product_of(call);
-    return !weft_call_has_lengths(call) && is_operand(in[0].dtype) && is_operand(in[1].dtype) &&
-           in[2].dtype == WEFT_F32 && in[3].dtype == WEFT_F32 &&
-           (p.c == WEFT_BF16 || p.c == WEFT_F32) && cuda_product_fits(&p);
+    return is_operand(in[0].dtype) && is_operand(in[1].dtype) && in[2].dtype == WEFT_F32 &&
+           in[3].dtype == WEFT_F32 && (p.c == WEFT_BF16 || p.c == WEFT_F32) &&
+           cuda_product_fits(&p);
 }
 
 /* For either way, where only the GPU will tell which it is. */

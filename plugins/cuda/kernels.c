@@ -9,11 +9,6 @@ static bool accepts_sum(const weft_call *call)
 }
 
 /* Bytes are moved, never converted. */
-static bool accepts_chunk(const weft_call *call)
-{
-    return !weft_call_has_lengths(call) && cuda_chunk_accepts(call);
-}
-
 static bool accepts_cache(const weft_call *call)
 {
     weft_dtype dtype = call->outs[0].dtype;
@@ -24,11 +19,6 @@ static bool accepts_history(const weft_call *call)
 {
     const size_t most = sizeof((cuda_history_args *)0)->maxima / sizeof(cuda_view);
     return (size_t)call->n_ins <= 3 + most;
-}
-
-static bool accepts_attention(const weft_call *call)
-{
-    return !weft_call_has_lengths(call) && cuda_attention_accepts(call);
 }
 
 enum { PRIORITY = 10 };
@@ -50,7 +40,7 @@ enum { PRIORITY = 10 };
     }
 #define ATTENTION(name_, accumulates_)                                                             \
     {                                                                                              \
-        HEAD(name_, accumulates_), .accepts = accepts_attention,                                   \
+        HEAD(name_, accumulates_), .accepts = cuda_attention_accepts,                              \
                                    .workspace = cuda_##name_##_workspace,                          \
                                    .work = cuda_##name_##_work, .launch = cuda_##name_##_launch    \
     }
@@ -131,8 +121,8 @@ const weft_kernel cuda_kernels[] = {
     IF(cache, false, "hhi>h", accepts_cache, cuda_rows_launch),
     OPTIONAL(repeat_kv, true, "h>h", NULL, NULL, cuda_rows_launch),
     OPTIONAL(repeat_kv_dx, true, "h>h", NULL, NULL, cuda_rows_launch),
-    IF(chunk, false, NULL, accepts_chunk, cuda_chunk_launch),
-    IF(unchunk, false, NULL, accepts_chunk, cuda_unchunk_launch),
+    IF(chunk, false, NULL, cuda_chunk_accepts, cuda_chunk_launch),
+    IF(unchunk, false, NULL, cuda_chunk_accepts, cuda_unchunk_launch),
     SUM(sum, "s>n"),
     SUM(sumsq, "s>n"),
     SUM(count_valid, "i>n"),

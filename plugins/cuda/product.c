@@ -51,8 +51,8 @@ bool cuda_product_fits(const cuda_product *p)
 bool cuda_product_accepts(const weft_call *call)
 {
     cuda_product p = cuda_product_of(call);
-    return !weft_call_has_lengths(call) && p.a == p.b && (p.a == WEFT_BF16 || p.a == WEFT_F32) &&
-           (p.c == p.a || p.c == WEFT_F32) && cuda_product_fits(&p);
+    return p.a == p.b && (p.a == WEFT_BF16 || p.a == WEFT_F32) && (p.c == p.a || p.c == WEFT_F32) &&
+           cuda_product_fits(&p);
 }
 
 /* What heuristics may choose is not known without a GPU: its bound is. */

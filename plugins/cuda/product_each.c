@@ -76,9 +76,9 @@ bool cuda_each_accepts(const weft_call *call)
 {
     const layout l = layout_of(call);
     const cuda_product *p = &l.product;
-    return !weft_call_has_lengths(call) && p->a == p->b &&
-           (p->a == WEFT_BF16 || p->a == WEFT_F32) && (p->c == p->a || p->c == WEFT_F32) &&
-           (!l.sums || p->c == WEFT_F32) && cuda_product_fits(p);
+    return p->a == p->b && (p->a == WEFT_BF16 || p->a == WEFT_F32) &&
+           (p->c == p->a || p->c == WEFT_F32) && (!l.sums || p->c == WEFT_F32) &&
+           cuda_product_fits(p);
 }
 
 size_t cuda_each_workspace(const weft_call *call)

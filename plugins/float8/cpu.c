@@ -45,8 +45,8 @@ static bool keeps_last(const weft_call *call)
 
 static bool amax_accepts(const weft_call *call)
 {
-    return !weft_call_has_lengths(call) && f8_is_half(&call->ins[0]) &&
-           call->outs[0].dtype == WEFT_F32 && (keeps_first(call) || keeps_last(call));
+    return f8_is_half(&call->ins[0]) && call->outs[0].dtype == WEFT_F32 &&
+           (keeps_first(call) || keeps_last(call));
 }
 
 static void amax_rows(const weft_call *call, const f8_loops *loops, int64_t rows, int64_t n)
@@ -105,9 +105,8 @@ static weft_status amax_launch(const weft_call *call, weft_error *err)
 
 static bool quantise_accepts(const weft_call *call)
 {
-    return !weft_call_has_lengths(call) && f8_is_half(&call->ins[0]) &&
-           call->ins[1].dtype == WEFT_F32 && f8_is_operand(call->outs[0].dtype) &&
-           (keeps_first(call) || keeps_last(call));
+    return f8_is_half(&call->ins[0]) && call->ins[1].dtype == WEFT_F32 &&
+           f8_is_operand(call->outs[0].dtype) && (keeps_first(call) || keeps_last(call));
 }
 
 static weft_status quantise_launch(const weft_call *call, weft_error *err)

@@ -6,7 +6,7 @@
 
 typedef struct llama {
     const weft_host *host;
-    weft_decoder d;
+    weft_decoder_sizes d;
 } llama;
 
 static const char *const flavor_names[] = {"debug", "8B", "70B", "405B", NULL};
@@ -73,7 +73,7 @@ static const weft_param params[] = {
 static weft_status create(void *self, weft_error *err)
 {
     llama *m = self;
-    weft_decoder *d = &m->d;
+    weft_decoder_sizes *d = &m->d;
     const weft_params *p = m->host->params;
     const bool wide = !weft_params_is(p, "dim", "flavor"),
                standard = weft_params_is(p, "head_dim", "flavor");

@@ -18,6 +18,13 @@ static int64_t least(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
+/* Compiled for several instruction sets, of which the processor takes the best when it starts. */
+#if defined(__GNUC__) && !defined(__clang__) && defined(__x86_64__)
+#define CLONES __attribute__((target_clones("avx512f", "avx2", "default")))
+#else
+#define CLONES
+#endif
+
 /* ---- grouped products ---- */
 
 /* A piece of work: rows of one expert. */
@@ -43,8 +50,8 @@ static piece piece_of(const weft_tensor *rows, const weft_tensor *counts, int64_
 }
 
 /* sum[i][j]: rows i and j of x and w, each of n. */
-static void dots(const float *const x[ROWS], const float *const w[COLUMNS], int64_t n,
-                 float sum[ROWS][COLUMNS])
+CLONES static void dots(const float *const x[ROWS], const float *const w[COLUMNS], int64_t n,
+                        float sum[ROWS][COLUMNS])
 {
     float a = 0, b = 0, c = 0, d = 0, e = 0, f = 0, g = 0, h = 0;
     const float *x0 = x[0], *x1 = x[1], *w0 = w[0], *w1 = w[1], *w2 = w[2], *w3 = w[3];
@@ -88,6 +95,27 @@ static void forward_piece(const weft_call *call, const piece *p, int64_t n, int6
             tile(call, p, row, j, n, m);
 }
 
+/* y += by[0] * from + by[step] * (the next row of from) + ..., n terms, one after the other. */
+CLONES static void add_rows(float *y, int64_t width, const float *from, int64_t stride,
+                            const float *by, int64_t step, int64_t n)
+{
+    int64_t i = 0;
+    for (; i + 4 <= n; i += 4) {
+        const float a = by[i * step], b = by[(i + 1) * step], c = by[(i + 2) * step],
+                    d = by[(i + 3) * step];
+        const float *p = from + i * stride, *q = p + stride, *r = q + stride, *s = r + stride;
+#pragma omp simd
+        for (int64_t e = 0; e < width; e++)
+            y[e] = (((y[e] + a * p[e]) + b * q[e]) + c * r[e]) + d * s[e];
+    }
+    for (; i < n; i++) {
+        const float a = by[i * step], *p = from + i * stride;
+#pragma omp simd
+        for (int64_t e = 0; e < width; e++)
+            y[e] += a * p[e];
+    }
+}
+
 static void dx_piece(const weft_call *call, const piece *p, int64_t n, int64_t m)
 {
     const float *dy = call->ins[0].data, *w = (const float *)call->ins[1].data + p->expert * n * m;
@@ -95,12 +123,7 @@ static void dx_piece(const weft_call *call, const piece *p, int64_t n, int64_t m
         float *y = (float *)call->outs[0].data + row * m;
         if (!call->accumulate)
             memset(y, 0, (size_t)m * sizeof *y);
-        for (int64_t f = 0; f < n; f++) {
-            const float by = dy[row * n + f], *from = w + f * m;
-#pragma omp simd
-            for (int64_t e = 0; e < m; e++)
-                y[e] += by * from[e];
-        }
+        add_rows(y, m, w, m, dy + row * n, 1, n);
     }
 }
 
@@ -148,12 +171,7 @@ static void dw_row(const weft_call *call, int64_t expert, int64_t f, float *y)
     for (int64_t i = expert; i < weft_tensor_count(counts); i += counts->size[2])
         for (int64_t k = 0; k < panels; k++) {
             const piece p = piece_of(x, counts, i, k);
-            for (int64_t row = p.first; row < p.first + p.count; row++) {
-                const float by = dy[row * m + f], *from = rows + row * n;
-#pragma omp simd
-                for (int64_t e = 0; e < n; e++)
-                    y[e] += by * from[e];
-            }
+            add_rows(y, n, rows + p.first * n, n, dy + p.first * m + f, m, p.count);
         }
 }
 

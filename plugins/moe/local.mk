@@ -17,3 +17,7 @@ plugins_moe_moe_la_LIBADD = plugins/moe/libmoe.la $(PLUGIN_LIBS)
 plugins_moe_moe_la_LDFLAGS = $(AM_LDFLAGS) $(OPENMP_CFLAGS)
 
 nobase_dist_doc_DATA += plugins/moe/README.md
+
+check_PROGRAMS += plugins/moe/test/test_slots
+plugins_moe_test_test_slots_LDADD = plugins/moe/libmoe.la $(TEST_LIBS)
+plugins_moe_test_test_slots_LDFLAGS = $(AM_LDFLAGS) $(OPENMP_CFLAGS)

@@ -156,8 +156,8 @@ static weft_status route_plain(const weft_call *call, weft_error *err)
 static weft_status route_rule(const weft_node *node, weft_text *rule, weft_error *err)
 {
     (void)err;
-    weft_text_add(rule,
-                  node->n_ins > 1 ? "b s [x], [x] -> b s k, b s k" : "b s [x] -> b s k, b s k");
+    weft_text_add(rule, node->n_ins > 1 ? "b s [x], [x] -> b s [k], b s [k]"
+                                        : "b s [x] -> b s [k], b s [k]");
     return WEFT_OK;
 }
 

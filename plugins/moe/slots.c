@@ -172,7 +172,7 @@ static weft_status assign_infer(weft_graph *g, weft_node *node, weft_error *err)
 const weft_op moe_assign = {
     .name = "assign",
     .summary = "the slot of each choice, and how many rows each expert has",
-    .rule = "b s [k] -> b s x, b s k, b s, b s",
+    .rule = "b s [k] -> b s [x], b s k, b s, b s",
     .attrs = MOE_GROUPS,
     .plain = assign_plain,
     .infer = assign_infer,
@@ -325,7 +325,7 @@ static double move_flops(const weft_call *call)
 const weft_op moe_dispatch = {
     .name = "dispatch",
     .summary = "each token's row, in the slots of its experts",
-    .rule = "b s e, b s [k], b s [k] -> b s j c e",
+    .rule = "b s e, b s [k], b s [k] -> b s [j] [c] e",
     .linear = "0",
     .grad = (const char *const[]){"0: combine dy 1 2", NULL},
     .attrs = MOE_GROUPS,
@@ -351,7 +351,7 @@ const weft_op moe_combine = {
 const weft_op moe_spread = {
     .name = "spread",
     .summary = "a number of each choice, in its slot",
-    .rule = "b s [k], b s [k], b s [k] -> b s j c",
+    .rule = "b s [k], b s [k], b s [k] -> b s [j] [c]",
     .linear = "0",
     .grad = (const char *const[]){"0: collect dy 1 2", NULL},
     .attrs = MOE_GROUPS,

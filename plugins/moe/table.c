@@ -110,6 +110,20 @@ static int count_assigned(const weft_graph *g, weft_node **last)
     return blocks;
 }
 
+enum { AT_ONCE = 32 }; /* operands of one node */
+
+/* One number of those of all blocks, which are overwritten. */
+static weft_value *join(weft_graph *g, const char *op, const char *name, int n, weft_value **list)
+{
+    while (n > AT_ONCE) {
+        int m = 0;
+        for (int i = 0; i < n; i += AT_ONCE)
+            list[m++] = weft_add(g, op, NULL, n - i < AT_ONCE ? n - i : AT_ONCE, list + i);
+        n = m;
+    }
+    return weft_add(g, op, name, n, list);
+}
+
 static void report(weft_graph *g, int blocks, const weft_node *last, totals *t)
 {
     for (weft_node *n = weft_graph_first(g), *next; n; n = next) {
@@ -118,17 +132,17 @@ static void report(weft_graph *g, int blocks, const weft_node *last, totals *t)
             watch(g, n, blocks, t);
     }
     weft_graph_set_block(g, WEFT_BLOCK_NONE);
-    weft_add_report(g, "moe.load", weft_add(g, "scalar_sum", "moe.load", t->n, t->load));
-    weft_add_report(g, "moe.room", weft_add(g, "scalar_max", "moe.room", t->n, t->room));
+    weft_add_report(g, "moe.load", join(g, "scalar_sum", "moe.load", t->n, t->load));
+    weft_add_report(g, "moe.room", join(g, "scalar_max", "moe.room", t->n, t->room));
+    weft_value *refused = join(g, "scalar_sum", "moe.refused", t->n, t->refused);
     if (may_overflow(last))
         weft_add_refusal(
-            g, "moe.refused", weft_add(g, "scalar_sum", "moe.refused", t->n, t->refused),
+            g, "moe.refused", refused,
             "choices of tokens found no room with their experts, and nothing is learnt "
             "from what would be missing; [ep] room would have had to be at least",
             "moe.room");
     else
-        weft_add_report(g, "moe.refused",
-                        weft_add(g, "scalar_sum", "moe.refused", t->n, t->refused));
+        weft_add_report(g, "moe.refused", refused);
 }
 
 void moe_place(void *self, weft_graph *g)

@@ -6,7 +6,7 @@
 
 typedef struct qwen3 {
     const weft_host *host;
-    weft_decoder d;
+    weft_decoder_sizes d;
     weft_experts e;
 } qwen3;
 

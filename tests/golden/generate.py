@@ -28,8 +28,12 @@ import torch
 import transformers.modeling_rope_utils as rope_utils
 import transformers.models.gpt2.modeling_gpt2 as gpt2
 import transformers.models.llama.modeling_llama as llama
+import transformers.models.mixtral.modeling_mixtral as mixtral
+import transformers.models.qwen3.modeling_qwen3 as qwen3
+import transformers.models.qwen3_moe.modeling_qwen3_moe as qwen3_moe
 from safetensors.numpy import save_file
-from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
+from transformers import (GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM, MixtralConfig, MixtralForCausalLM, Qwen3Config, Qwen3ForCausalLM,
+                          Qwen3MoeConfig, Qwen3MoeForCausalLM)
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 VOCAB = 50
@@ -43,7 +47,7 @@ class Wide:
 
 
 def widen():
-    for module in (llama, gpt2, rope_utils):
+    for module in (llama, gpt2, mixtral, qwen3, qwen3_moe, rope_utils):
         module.torch = Wide()
     torch.Tensor.float = torch.Tensor.double
     torch.set_default_dtype(torch.float64)
@@ -78,6 +82,25 @@ def split_gpt2(name, tensor):
         yield name, tensor.T
     else:
         yield name, tensor
+
+
+def split_experts(names):
+    """gate_up_proj [E, 2 ffn, dim] is two weights."""
+
+    def rename(name, tensor):
+        if name.endswith(".gate_up_proj"):
+            for part, x in zip(names[:2], tensor.chunk(2, dim=1)):
+                yield name.replace("gate_up_proj", part + ".weight"), x
+        elif name.endswith(".experts.down_proj"):
+            yield name.replace("down_proj", names[2] + ".weight"), tensor
+        else:
+            yield name, tensor
+
+    def of_mixtral(name, tensor):
+        for key, x in rename(name, tensor):
+            yield key.replace(".mlp.", ".block_sparse_moe."), x
+
+    return of_mixtral if names[0] == "w1" else rename
 
 
 def put(out, prefix, name, tensor, rename):
@@ -168,6 +191,26 @@ def make_gpt2(dim=16, layers=2, heads=4, ffn=44, positions=20):
     return GPT2LMHeadModel(config), ini
 
 
+def make_of_experts(Config, Model, section, dim=16, layers=2, heads=4, kv_heads=2, head_dim=6, ffn=10, experts=0, k=2, **keys):
+    ffn_key = "moe_intermediate_size" if Model is Qwen3MoeForCausalLM else "intermediate_size"
+    keys |= {} if not experts else {"num_local_experts" if Model is MixtralForCausalLM else "num_experts": experts, "num_experts_per_tok": k}
+    config = Config(hidden_size=dim, num_hidden_layers=layers, num_attention_heads=heads, num_key_value_heads=kv_heads, head_dim=head_dim, vocab_size=VOCAB,
+                    rms_norm_eps=1e-5, rope_parameters={"rope_type": "default", "rope_theta": 10000.0}, tie_word_embeddings=False, max_position_embeddings=4096,
+                    attn_implementation="eager", experts_implementation="eager", use_cache=False, **{ffn_key: ffn}, **keys)
+    ini = (f"[{section}]\ndim = {dim}\nn_layers = {layers}\nn_heads = {heads}\nn_kv_heads = {kv_heads}\nhead_dim = {head_dim}\nffn_dim = {ffn}\n"
+           f"vocab_size = {VOCAB}\nrope_theta = 10000\nnorm_eps = 1e-5\nn_experts = {experts}\ntop_k = {k}\nbalance = 0\n")
+    return Model(config), ini + (f"expert_dim = {ffn}\ntied = no\n" if section == "qwen3" else "")
+
+
+def write_experts():
+    model, ini = make_of_experts(Qwen3Config, Qwen3ForCausalLM, "qwen3", ffn=26)
+    write_case("qwen3", model, Data(2, 12, 8), same, ini)
+    model, ini = make_of_experts(Qwen3MoeConfig, Qwen3MoeForCausalLM, "qwen3", experts=8, k=3, norm_topk_prob=True)
+    write_case("qwen3_moe", model, Data(2, 12, 9), split_experts(["gate_proj", "up_proj", "down_proj"]), ini)
+    model, ini = make_of_experts(MixtralConfig, MixtralForCausalLM, "mixtral", experts=8)
+    write_case("mixtral", model, Data(2, 12, 10), split_experts(["w1", "w3", "w2"]), ini)
+
+
 def write_llama(name, data, **sizes):
     model, ini = make_llama(**sizes)
     write_case(name, model, data, same, ini)
@@ -217,6 +260,7 @@ def main():
     model, ini = make_gpt2()
     write_case("gpt2", model, Data(2, 12, 6), split_gpt2, ini)
     write_adamw()
+    write_experts()
 
 
 if __name__ == "__main__":

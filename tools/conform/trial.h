@@ -59,7 +59,4 @@ double conform_trial_tolerance(const weft_tensor *t, weft_dtype dtype);
 /* Frees what was made; the trial can be made again. */
 void conform_trial_release(conform_trial *t);
 
-/* Calls with lengths that are read at run time: refused, or heeded (lengths.c). */
-void conform_check_lengths(conform_trial *t, int threads);
-
 #endif

@@ -113,28 +113,6 @@ void weft_graph_dim(weft_graph *g, const char *name, int64_t units, int64_t grai
     *d = (weft_dim){copy, units * grain, grain};
 }
 
-void weft_graph_set_block(weft_graph *g, int block)
-{
-    g->spot.block = block;
-    g->prefix = g->parameter_prefix = NULL;
-    if (block >= g->n_blocks)
-        g->n_blocks = block + 1;
-}
-
-void weft_graph_set_chunk(weft_graph *g, int chunk)
-{
-    g->spot.chunk = chunk;
-}
-
-void weft_graph_at(weft_graph *g, weft_node *before)
-{
-    if (!g->spot.before)
-        g->end = g->spot;
-    g->spot = before
-                  ? (weft_spot){before, before->block, before->chunk, before->phase, before->scope}
-                  : g->end;
-}
-
 const char *weft_graph_name(weft_graph *g, const char *base)
 {
     const char *name = base;

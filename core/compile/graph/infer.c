@@ -47,19 +47,6 @@ static weft_dtype result_dtype(const weft_graph *g, const weft_node *n)
     return from == WEFT_F64 || g->config.dtype == WEFT_F64 ? WEFT_F64 : WEFT_F32;
 }
 
-void weft_refresh(weft_graph *g)
-{
-    for (weft_node *n = g->first; n && !weft_graph_status(g); n = n->next) {
-        weft_dtype dtypes[WEFT_RULE_MAX_PARTS];
-        for (int i = 0; i < n->n_outs; i++)
-            dtypes[i] = n->outs[i]->dtype;
-        if (n->n_ins > 0)
-            weft_infer(g, n);
-        for (int i = 0; i < n->n_outs; i++)
-            n->outs[i]->dtype = dtypes[i];
-    }
-}
-
 weft_status weft_infer(weft_graph *g, weft_node *n)
 {
     for (int i = 0; i < n->n_outs; i++)

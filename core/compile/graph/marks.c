@@ -19,7 +19,7 @@ static const struct {
     [WEFT_MARK_WIDE] = {"wide", 0, false, 1, "products"},
     [WEFT_MARK_PASS_ON] = {"pass_on", WEFT_OP_CAST, false, 1, "casts"},
     [WEFT_MARK_WIDE_GRADIENT] = {"wide_gradient", 0, true, 1, "all ops"},
-    [WEFT_MARK_KEEP] = {"keep", 0, false, 1, "all ops"},
+    [WEFT_MARK_KEEP] = {"kept", 0, false, 1, "all ops"},
     [WEFT_MARK_EXACT] = {"exact", 0, false, 1, "products"},
     [WEFT_MARK_OF_MESH] = {"of_mesh", 0, false, 1, "all ops"},
     [WEFT_MARK_EVERY] = {"every", 0, true, INT64_MAX, "what runs once a step"},

@@ -237,16 +237,6 @@ bool weft_node_is(const weft_node *n, unsigned flags)
     return (n->op->flags & flags) != 0;
 }
 
-const char *weft_op_family(const weft_op *op)
-{
-    return op->family ? op->family : op->name;
-}
-
-bool weft_node_in(const weft_node *n, const char *family)
-{
-    return strcmp(weft_op_family(n->op), family) == 0;
-}
-
 /* ---- attributes ---- */
 
 static const weft_attr *find_attr(const weft_node *n, const char *key)

@@ -44,25 +44,6 @@ bool weft_call_has(const weft_call *call, const char *key)
     return find_attr(call, key) != NULL;
 }
 
-static bool has_lengths(const weft_tensor *t)
-{
-    for (int d = 0; d < t->n_dims; d++)
-        if (t->length[d])
-            return true;
-    return false;
-}
-
-bool weft_call_has_lengths(const weft_call *call)
-{
-    for (int i = 0; i < call->n_ins; i++)
-        if (has_lengths(&call->ins[i]))
-            return true;
-    for (int i = 0; i < call->n_outs; i++)
-        if (has_lengths(&call->outs[i]))
-            return true;
-    return false;
-}
-
 /* ---- what kernels accept ---- */
 
 static bool type_fits(char type, weft_dtype dtype)
@@ -100,8 +81,7 @@ static bool tensors_fit(const char *types, const weft_tensor *t, int n)
 bool weft_kernel_accepts(const weft_kernel *kernel, const weft_call *call)
 {
     const char *results = kernel->types ? strchr(kernel->types, '>') : NULL;
-    if (kernel->types && (!results || weft_call_has_lengths(call) ||
-                          !tensors_fit(kernel->types, call->ins, call->n_ins) ||
+    if (kernel->types && (!results || !tensors_fit(kernel->types, call->ins, call->n_ins) ||
                           !tensors_fit(results + 1, call->outs, call->n_outs)))
         return false;
     return !kernel->accepts || kernel->accepts(call);

@@ -310,6 +310,10 @@ static void steps_by_hand(void **state)
          "all_gather[b,a]x slice[a]x"}, /* a true exchange: axes leave only at the end */
         {"x/a y/b", "x/b y/a", "all_gather[a]x all_to_all[b]yx slice[a]y"},
         {"x/c/a", "x/c y/a", "all_to_all[a]xy"},
+        {"x/b/a", "y/b/a", "all_to_all[b,a]xy"}, /* a run of axes at once */
+        {"x/c/b/a", "x/c y/b/a", "all_to_all[b,a]xy"},
+        {"x/b/a", "y/a/b", "all_to_all[a]xy all_to_all[b]xy"},
+        {"x/c/b/a", "y/b/a", "all_to_all[b,a]xy all_gather[c]x"},
         {"x/a!", "x/a", "all_gather[a]x slice[a]x"}, /* a cut between grains is another cut */
         {"max+a", "", "all_reduce[a]"},
         {"max+a max+b", "max+b", "all_reduce[a]"},

@@ -56,6 +56,8 @@ static const opcheck_case cases[] = {
     {"cache", {"f b=1 c=4 h=2", "f b=1 n=3 h=2", "n2 n=3"}, 0, {{0}}}, /* one place too many */
     {"rms_norm", {"f b=2 s=3 e=5", "f e=5"}, 0, {REAL("eps", 1e-5)}},
     {"rms_norm", {"f b=1 s=4 e=2", "f e=2"}, 0, {REAL("eps", 0.1)}},
+    {"head_norm", {"f b=2 s=3 h=6/3", "f d=3"}, 0, {REAL("eps", 1e-5)}},
+    {"head_norm", {"f b=1 s=4 h=8/2", "f d=2"}, 0, {REAL("eps", 0.1)}},
     {"layer_norm", {"f b=2 s=3 e=5", "f e=5", "f e=5"}, 0, {REAL("eps", 1e-5)}},
     {"layer_norm", {"f b=3 s=1 e=4", "f e=4", "f e=4"}, 0, {REAL("eps", 0.1)}},
     {"rms_norm", {"f b=2 x=2 s=3 e=5", "f e=5"}, 0, {REAL("eps", 1e-5)}},

@@ -12,11 +12,9 @@
 
 static const struct {
     const char *file, *model;
-} cases[] = {{"llama", "llama3"},
-             {"llama_tied", "llama3"},
-             {"llama_scaled", "llama3"},
-             {"llama_packed", "llama3"},
-             {"gpt2", "gpt2"}};
+} cases[] = {{"llama", "llama3"},        {"llama_tied", "llama3"},  {"llama_scaled", "llama3"},
+             {"llama_packed", "llama3"}, {"gpt2", "gpt2"},          {"qwen3", "qwen3"},
+             {"qwen3_moe", "moe qwen3"}, {"mixtral", "moe mixtral"}};
 enum { CASES = sizeof cases / sizeof *cases };
 
 /* ---- a golden file and a run of its model ---- */
