@@ -226,7 +226,7 @@ bool weft_cli_print_changed(const weft_text *before, const weft_text *after, wef
     bool good = d.common && fill(&d, &d.before, before) && fill(&d, &d.after, after) &&
                 print_missing(&d, before, &d.after, '-') &&
                 print_missing(&d, after, &d.before, '+') && !d.old.out_of_memory &&
-                !d.new.out_of_memory;
+                !d.new.out_of_memory && !out->out_of_memory;
     weft_free(d.common);
     weft_text_release(&d.key);
     weft_text_release(&d.old);
