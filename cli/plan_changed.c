@@ -148,6 +148,7 @@ typedef struct changes {
     words a, b;
     table *common;
     weft_text *out;
+    bool failed;      /* out of memory for a line, which is cleared for the next */
     const char *head; /* the section that the last line printed is of */
 } changes;
 
@@ -193,6 +194,7 @@ static bool compare(changes *d, const char *before, const cursor *c)
     weft_text_clear(&d->new);
     weft_text_add(&d->old, before);
     add_squeezed(&d->new, c->line, c->size);
+    d->failed = d->failed || d->old.out_of_memory || d->new.out_of_memory;
     if (!cut(&d->old, &d->a) || !cut(&d->new, &d->b))
         return false;
     measure(&d->a, &d->b, *d->common);
@@ -211,6 +213,7 @@ static bool print_missing(changes *d, const weft_text *text, const known *other,
         if (weft_map_get(&other->lines, weft_text_get(&d->key), d->key.size))
             continue;
         make_name(&c, &d->key);
+        d->failed = d->failed || d->key.out_of_memory;
         const char *same = weft_map_get(&other->names, weft_text_get(&d->key), d->key.size);
         if (!same)
             print_line(d, &c, sign);
@@ -225,8 +228,7 @@ bool weft_cli_print_changed(const weft_text *before, const weft_text *after, wef
     changes d = {.out = out, .common = weft_alloc_zero(1, sizeof(table))};
     bool good = d.common && fill(&d, &d.before, before) && fill(&d, &d.after, after) &&
                 print_missing(&d, before, &d.after, '-') &&
-                print_missing(&d, after, &d.before, '+') && !d.old.out_of_memory &&
-                !d.new.out_of_memory && !out->out_of_memory;
+                print_missing(&d, after, &d.before, '+') && !d.failed && !out->out_of_memory;
     weft_free(d.common);
     weft_text_release(&d.key);
     weft_text_release(&d.old);
