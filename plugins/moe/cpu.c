@@ -29,24 +29,14 @@ static int64_t least(int64_t a, int64_t b)
 
 /* A piece of work: rows of one expert. */
 typedef struct piece {
-    int64_t expert, first, count, zeros; /* rows behind them to clear */
+    int64_t expert, first, count;
 } piece;
 
-/* The p-th panel of the i-th (token group, expert) that is here; of no rows where it has fewer. */
-static piece piece_of(const weft_tensor *rows, const weft_tensor *counts, int64_t i, int64_t p)
+/* The p-th panel of a run; of no rows where it has fewer. */
+static piece piece_of(const moe_run *r, int64_t p)
 {
-    const int32_t *count = counts->data;
-    const int64_t experts = counts->size[2], each = counts->whole[2] / rows->whole[2];
-    const int64_t group = i / experts, expert = i % experts, in_group = expert % each;
-    int64_t at = 0;
-    for (int64_t x = i - in_group; x < i; x++)
-        at += count[x];
-    const int64_t first = (group * rows->size[2] + expert / each) * rows->size[3] + at;
-    piece w = {expert, first + p * PANEL, least(PANEL, count[i] - p * PANEL), 0};
-    w.count = w.count < 0 ? 0 : w.count;
-    if (in_group == each - 1 && p == 0)
-        w.zeros = rows->size[3] - at - count[i];
-    return w;
+    const int64_t count = least(PANEL, r->count - p * PANEL);
+    return (piece){r->expert, r->first + p * PANEL, count < 0 ? 0 : count};
 }
 
 /* sum[i][j]: rows i and j of x and w, each of n. */
@@ -134,15 +124,15 @@ static weft_status rows_launch(const weft_call *call, bool dx)
     const int64_t panels = (x->size[3] + PANEL - 1) / PANEL, runs = weft_tensor_count(counts);
 #pragma omp parallel for schedule(dynamic) num_threads(threads_of(call))
     for (int64_t i = 0; i < runs * panels; i++) {
-        const piece p = piece_of(x, counts, i / panels, i % panels);
+        const moe_run r = moe_run_of(x, counts, i / panels);
+        const piece p = piece_of(&r, i % panels);
         if (dx)
             dx_piece(call, &p, n, m);
         else
             forward_piece(call, &p, n, m);
-        if (p.zeros > 0 && !call->accumulate)
-            memset((float *)call->outs[0].data +
-                       (p.first + ((const int32_t *)counts->data)[i / panels]) * m,
-                   0, (size_t)(p.zeros * m) * sizeof(float));
+        if (i % panels == 0 && r.behind > 0 && !call->accumulate)
+            memset((float *)call->outs[0].data + (r.first + r.count) * m, 0,
+                   (size_t)(r.behind * m) * sizeof(float));
     }
     return WEFT_OK;
 }
@@ -168,11 +158,13 @@ static void dw_row(const weft_call *call, int64_t expert, int64_t f, float *y)
     const float *dy = call->ins[0].data, *rows = x->data;
     if (!call->accumulate)
         memset(y, 0, (size_t)n * sizeof *y);
-    for (int64_t i = expert; i < weft_tensor_count(counts); i += counts->size[2])
+    for (int64_t i = expert; i < weft_tensor_count(counts); i += counts->size[2]) {
+        const moe_run r = moe_run_of(x, counts, i);
         for (int64_t k = 0; k < panels; k++) {
-            const piece p = piece_of(x, counts, i, k);
+            const piece p = piece_of(&r, k);
             add_rows(y, n, rows + p.first * n, n, dy + p.first * m + f, m, p.count);
         }
+    }
 }
 
 static weft_status grouped_dw_launch(const weft_call *call, weft_error *err)
@@ -188,16 +180,10 @@ static weft_status grouped_dw_launch(const weft_call *call, weft_error *err)
 
 /* ---- rows to their slots, and back ---- */
 
-/* The row of a choice; -1: none. */
 static int64_t row_of(const weft_call *call, const weft_tensor *rows, int64_t element)
 {
-    const weft_tensor *chosen = &call->ins[1];
-    const int64_t at = ((const int32_t *)call->ins[2].data)[element], k = chosen->size[2];
-    const int64_t token = element / k, each = weft_call_int(call, "experts") / rows->whole[2];
-    const int64_t b = moe_group(chosen, rows, 0, token / chosen->size[1]),
-                  s = moe_group(chosen, rows, 1, token % chosen->size[1]),
-                  owner = ((const int32_t *)chosen->data)[element] / each;
-    return at < 0 ? -1 : ((b * rows->size[1] + s) * rows->size[2] + owner) * rows->size[3] + at;
+    return moe_row_of(&call->ins[1], &call->ins[2], rows,
+                      weft_call_int(call, "experts") / rows->whole[2], element);
 }
 
 static size_t row_bytes(const weft_tensor *rows)

@@ -35,13 +35,28 @@ enum { MOE_SOFTMAX, MOE_SIGMOID, MOE_SOFTMAX_CHOSEN };
 typedef struct moe_groups {
     int64_t batches, parts, owners, experts; /* B, S, J, E */
     int64_t tokens, k, slots;                /* of a token group; C */
-    int64_t balanced;                        /* k tokens / J, rounded up */
+    int64_t balanced, worst; /* k tokens / J, rounded up; slots that never overflow */
 } moe_groups;
 
 moe_groups moe_groups_of(int64_t experts, int64_t batches, int64_t parts, int64_t owners,
                          double room, int64_t batch, int64_t seq, int64_t k);
 moe_groups moe_node_groups(const weft_node *n, const weft_value *chosen);
 moe_groups moe_call_groups(const weft_call *call, const weft_tensor *chosen);
+
+/* The rows of one expert in one token group that are here. */
+typedef struct moe_run {
+    int64_t expert;       /* counted from the first that is here */
+    int64_t first, count; /* rows */
+    int64_t behind;       /* rows of its expert group behind it that no expert has; of the last
+                             expert of a group only */
+} moe_run;
+
+/* The i-th of (token groups) x (experts) that are here; rows: [B S J C ...]. */
+moe_run moe_run_of(const weft_tensor *rows, const weft_tensor *counts, int64_t i);
+/* Where the row of a choice is in rows [B S J C ...]; -1: it has none. each: experts of an expert
+ * group. */
+int64_t moe_row_of(const weft_tensor *chosen, const weft_tensor *slot, const weft_tensor *rows,
+                   int64_t each, int64_t element);
 
 /* Passes. */
 void moe_place(void *self, weft_graph *g); /* stage table */

@@ -286,12 +286,6 @@ static int64_t sum_at(const weft_call *call, int64_t i)
     return weft_call_int(call, "batch") ? 0 : i / logits->size[1] * moe_last(logits);
 }
 
-static void clear(const weft_call *call)
-{
-    for (int64_t i = 0; !call->accumulate && i < weft_tensor_count(&call->outs[0]); i++)
-        weft_tensor_set(&call->outs[0], i, 0);
-}
-
 static int64_t tokens_of(const weft_tensor *logits)
 {
     return logits->size[0] * logits->size[1];
@@ -407,8 +401,7 @@ static weft_status router_z_plain(const weft_call *call, weft_error *err)
         const token t = token_of(call, i);
         sum += pow(t.most + log(t.sum), 2);
     }
-    clear(call);
-    weft_tensor_set(&call->outs[0], 0, weft_tensor_get(&call->outs[0], 0) + sum);
+    moe_put(call, 0, sum);
     return WEFT_OK;
 }
 

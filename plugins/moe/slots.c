@@ -17,10 +17,11 @@ moe_groups moe_groups_of(int64_t experts, int64_t batches, int64_t parts, int64_
                     .experts = experts,
                     .k = k};
     m.tokens = batch / m.batches * (seq / m.parts);
-    const int64_t each = experts / m.owners, worst = m.tokens * (k < each ? k : each);
+    const int64_t each = experts / m.owners;
+    m.worst = m.tokens * (k < each ? k : each);
     m.balanced = (m.tokens * k + m.owners - 1) / m.owners;
     const double some = ceil(room * (double)(m.tokens * k) / (double)m.owners / 8) * 8;
-    m.slots = room > 0 && some < (double)worst ? (int64_t)some : worst;
+    m.slots = room > 0 && some < (double)m.worst ? (int64_t)some : m.worst;
     return m;
 }
 
@@ -180,9 +181,8 @@ const weft_op moe_assign = {
 
 /* ---- where a choice's row is ---- */
 
-/* rows: [B S J C ...]; the element that begins the row; -1: it has none. */
-static int64_t row_of(const weft_tensor *chosen, const weft_tensor *slot, const weft_tensor *rows,
-                      int64_t each, int64_t element)
+int64_t moe_row_of(const weft_tensor *chosen, const weft_tensor *slot, const weft_tensor *rows,
+                   int64_t each, int64_t element)
 {
     const int64_t at = moe_int(slot, element), token = element / chosen->size[2];
     if (at < 0)
@@ -244,7 +244,7 @@ static weft_status dispatch_plain(const weft_call *call, weft_error *err)
     (void)err;
     clear(call);
     for (int64_t i = 0; i < weft_tensor_count(chosen); i++) {
-        const int64_t row = row_of(chosen, &call->ins[2], y, each, i);
+        const int64_t row = moe_row_of(chosen, &call->ins[2], y, each, i);
         for (int64_t e = 0; row >= 0 && e < width; e++)
             add_to(y, row * width + e, weft_tensor_get(x, i / k * width + e));
     }
@@ -261,7 +261,7 @@ static weft_status combine_plain(const weft_call *call, weft_error *err)
     for (int64_t i = 0; i < weft_tensor_count(&call->outs[0]); i++) {
         double sum = 0;
         for (int64_t j = 0; j < k; j++) {
-            const int64_t row = row_of(chosen, slot, rows, each, i / width * k + j);
+            const int64_t row = moe_row_of(chosen, slot, rows, each, i / width * k + j);
             sum += row < 0 ? 0 : weft_tensor_get(rows, row * width + i % width);
         }
         moe_put(call, i, sum);
@@ -278,7 +278,7 @@ static weft_status spread_plain(const weft_call *call, weft_error *err)
     (void)err;
     clear(call);
     for (int64_t i = 0; i < weft_tensor_count(chosen); i++) {
-        const int64_t row = row_of(chosen, &call->ins[2], y, each, i);
+        const int64_t row = moe_row_of(chosen, &call->ins[2], y, each, i);
         if (row >= 0)
             add_to(y, row, weft_tensor_get(w, i));
     }
@@ -291,7 +291,7 @@ static weft_status collect_plain(const weft_call *call, weft_error *err)
     const int64_t each = each_of(call, rows);
     (void)err;
     for (int64_t i = 0; i < weft_tensor_count(chosen); i++) {
-        const int64_t row = row_of(chosen, &call->ins[2], rows, each, i);
+        const int64_t row = moe_row_of(chosen, &call->ins[2], rows, each, i);
         moe_put(call, i, row < 0 ? 0 : weft_tensor_get(rows, row));
     }
     return WEFT_OK;

@@ -80,9 +80,8 @@ typedef struct totals {
 
 static bool may_overflow(const weft_node *assign)
 {
-    moe_groups m = moe_node_groups(assign, assign->ins[0]);
-    const int64_t each = m.experts / m.owners;
-    return m.slots < m.tokens * (m.k < each ? m.k : each);
+    const moe_groups m = moe_node_groups(assign, assign->ins[0]);
+    return m.slots < m.worst;
 }
 
 /* Right behind `assign`, in its block. */
