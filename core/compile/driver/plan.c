@@ -336,18 +336,16 @@ static weft_status create(weft_plugins *plugins, weft_settings *settings,
 weft_status weft_plan_create(weft_plugins *plugins, weft_settings *settings,
                              const weft_plan_options *options, weft_plan **out, weft_error *err)
 {
-    weft_status s = WEFT_OK;
-    bool again = true;
     plugins->asked = NULL;
-    for (int round = 0; again && !s; round++) {
-        s = create(plugins, settings, options, round, out, err);
-        again = !s && (*out)->again;
-        if (!s && !again)
-            break;
+    for (int round = 0;; round++) { /* weft_plan_review ends it */
+        weft_status s = create(plugins, settings, options, round, out, err);
+        if (!s && !(*out)->again)
+            return WEFT_OK;
         weft_plan_destroy(*out);
         *out = NULL;
+        if (s)
+            return s;
     }
-    return s;
 }
 
 void weft_plan_destroy(weft_plan *p)
