@@ -18,7 +18,6 @@ core_libcore_la_SOURCES = \
 	core/base/array.h \
 	core/base/blame.h \
 	core/base/files.h \
-	core/base/units.h \
 	core/settings/check.c \
 	core/settings/core_params.c \
 	core/settings/ini.c \

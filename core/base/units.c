@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "base/units.h"
+/* Large numbers for people. */
+#include <weft/base.h>
 
 void weft_print_bytes(weft_text *text, double bytes)
 {

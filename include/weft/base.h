@@ -163,6 +163,8 @@ void weft_text_add_real(weft_text *text, double x);
 void weft_text_add_json_bytes(weft_text *text, const char *s, size_t n);
 /* Well-formed UTF-8 as it is, every other byte as U+FFFD. */
 void weft_text_add_utf8(weft_text *text, const char *s, size_t n);
+/* "1.23 GiB", "4.50 MiB", "17 B". */
+void weft_print_bytes(weft_text *text, double bytes);
 /* The text, never NULL. */
 const char *weft_text_get(const weft_text *text);
 

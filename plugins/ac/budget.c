@@ -62,26 +62,17 @@ weft_status ac_budget_read(ac *self, weft_error *err)
     return WEFT_OK;
 }
 
-static void print_bytes(weft_text *text, double bytes)
-{
-    static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
-    int u = 0;
-    for (; bytes >= 1024 && u < 4; u++)
-        bytes /= 1024;
-    weft_text_print(text, u ? "%.2f %s" : "%.0f %s", bytes, units[u]);
-}
-
 static weft_status too_little(const ac *self, const ac_stage *st, int rank, weft_error *err)
 {
     weft_text needs = {0}, has = {0};
-    print_bytes(&needs, (double)st->least);
+    weft_print_bytes(&needs, (double)st->least);
     weft_text_add(&needs, " with everything computed again (state ");
-    print_bytes(&needs, (double)st->state);
+    weft_print_bytes(&needs, (double)st->state);
     weft_text_add(&needs, ", arena ");
-    print_bytes(&needs, (double)st->least_arena);
+    weft_print_bytes(&needs, (double)st->least_arena);
     if (self->budget->libraries) {
         weft_text_add(&has, ", and the device has ");
-        print_bytes(&has, (double)self->budget->limit);
+        weft_print_bytes(&has, (double)self->budget->limit);
         weft_text_add(&has, " for each rank, libraries among them");
     }
     weft_status s =
@@ -147,9 +138,9 @@ static void print_run(const ac_budget *a, const weft_graph *g, int from, int to,
     const ac_layer *l = &a->layers[from];
     const ac_point *p = &ac_front_of(a, l)->points[l->point];
     weft_text_print(text, from == to ? "block %d keeps " : "blocks %d to %d keep ", from, to);
-    print_bytes(text, (double)p->bytes);
+    weft_print_bytes(text, (double)p->bytes);
     weft_text_add(text, " of ");
-    print_bytes(text, (double)ac_full_of(a, l));
+    weft_print_bytes(text, (double)ac_full_of(a, l));
     weft_text_add(text, " a micro-batch (");
     print_kept(a, g, l, text);
     weft_text_print(text, "), %.1f %% computed again",
@@ -274,7 +265,7 @@ static void note_front(const ac_budget *a, weft_graph *g, int front)
     const int step = (f->n + 11) / 12;
     for (int i = 0; i < f->n; i += i + step < f->n || i == f->n - 1 ? step : f->n - 1 - i) {
         weft_text_add(&text, i ? ", " : "");
-        print_bytes(&text, (double)f->points[i].bytes);
+        weft_print_bytes(&text, (double)f->points[i].bytes);
         weft_text_print(&text, " %.1f %%",
                         100 * f->points[i].seconds / fmax(f->points[0].seconds, 1e-300));
     }

@@ -61,8 +61,6 @@ static void sort_alike(const ac_stage *st, int *points)
         }
 }
 
-/* The fastest whose model is at most so much, or, share, whose bytes kept are; false: there is
- * none. */
 bool ac_choose(const ac_budget *a, const ac_stage *st, int64_t most, double share, ac_choice *out)
 {
     const ac_layer *tight = st->layers[st->tight];
@@ -144,7 +142,6 @@ static bool was_tried(const ac_stage *st, uint64_t mark)
     return false;
 }
 
-/* What the planner said of what was tried. */
 void ac_learn(const ac_budget *a, ac_stage *st)
 {
     const uint64_t mark = mark_of(st, st->now.points);
@@ -252,7 +249,6 @@ static bool try_beside(const ac_budget *a, ac_stage *st, int tries)
     return best.known;
 }
 
-/* What to try next, if anything is left that could be better. */
 void ac_try_next(const ac_budget *a, ac_stage *st, int tries)
 {
     const int64_t off = st->planned - st->now.model;

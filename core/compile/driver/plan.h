@@ -4,7 +4,6 @@
 #ifndef WEFT_DRIVER_PLAN_H
 #define WEFT_DRIVER_PLAN_H
 
-#include "base/units.h"
 #include "compile/program/lower.h"
 #include "host/plugins.h"
 
