@@ -269,9 +269,40 @@ void weft_fill_micro_batch(const weft_batch *b, int64_t micro, int64_t number)
         memcpy(at, &as_real, sizeof as_real);
 }
 
+static bool is_so(const weft_facts *f, const weft_tensor *t, const int32_t *data)
+{
+    const int64_t width = t->n_dims ? t->size[t->n_dims - 1] : 1, n = weft_tensor_count(t);
+    for (int64_t i = 0, at = 0; i < n && (f->runs || f->alike); i++, at = i % width) {
+        const int64_t run = f->runs == 2 && at >= f->second;
+        if (data[i] != (f->alike ? data[i - at] : f->first[run] + at - run * f->second))
+            return false;
+    }
+    return true;
+}
+
+/* Kernels were chosen by what was known of inputs, and would compute anything else wrong. */
+static weft_status check_facts(const weft_batch *b, weft_error *err)
+{
+    const int64_t bytes = b->l->input_bytes, n = bytes ? (int64_t)b->bytes.micro / bytes : 0;
+    for (int i = 0; i < b->l->graph->n_inputs; i++)
+        for (int64_t micro = 0; micro == 0 || micro < n; micro++) {
+            weft_tensor t;
+            const char *name = b->l->graph->inputs_list[i]->name;
+            const int32_t *data = weft_batch_input(b, micro, name, &t);
+            if (data && !is_so(&t.facts, &t, data))
+                return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
+                                 "input '%s' is not what kernels were chosen for: the data "
+                                 "promised that a sample is one document, and places count up",
+                                 name);
+        }
+    return WEFT_OK;
+}
+
 weft_status weft_run_feed(weft_run *run, const weft_batch *b, weft_error *err)
 {
-    weft_status s = WEFT_OK;
+    weft_status s = check_facts(b, err);
+    if (s)
+        return s;
     run->batch = b;
     if (b->l->step_input_bytes)
         s = weft_device_upload(run->plan, WEFT_QUEUE_COMPUTE, run->step_inputs, b->step,

@@ -91,7 +91,8 @@
     ASK(data, samples, int64_t, 1, (weft_split, split)) \
     DO(data, sample, 3, (weft_split, split, int64_t, i, const weft_sample *, out)) \
     TELL(data, describe, 1, (weft_text *, text)) \
-    ASK(data, fingerprint, uint64_t, 0, ())
+    ASK(data, fingerprint, uint64_t, 0, ()) \
+    ASK(data, one_document, bool, 0, ())
 
 #define GENERATOR(DO, ASK, TELL) \
     ASK(generator, context, int64_t, 0, ()) \

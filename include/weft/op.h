@@ -24,6 +24,14 @@ typedef struct weft_attr {
 
 /* ---- what a kernel sees ---- */
 
+/* What is known of the values of a tensor, whatever a step brings: kernels may be chosen by it. */
+typedef struct weft_facts {
+    int runs;  /* along the last dim they count up by one from first[0] on and, of two runs, from
+                  first[1] on at place `second`; 0: that is not known */
+    int alike; /* along the last dim they are equal */
+    int64_t first[2], second;
+} weft_facts;
+
 /* This rank's part of a value: contiguous, row-major, aligned as the device says, in its memory, of
  * the rank's true extent (short or empty at the mesh's edge). */
 typedef struct weft_tensor {
@@ -36,6 +44,7 @@ typedef struct weft_tensor {
                                    index and positions say (cp orders it by load) */
     int64_t whole[WEFT_MAX_DIMS]; /* global extent */
     int64_t grain[WEFT_MAX_DIMS]; /* see weft_dim */
+    weft_facts facts;
 } weft_tensor;
 
 typedef struct weft_queue weft_queue; /* the device's own; opaque to everyone else */

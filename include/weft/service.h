@@ -266,6 +266,10 @@ typedef struct weft_data {
     void (*describe)(void *self, weft_text *text);
     /* Which data this is: goes into digests and checkpoints. */
     uint64_t (*fingerprint)(void *self);
+    /* Is every sample one document, its segments all equal? Attention may then be computed by
+     * kernels that know of no documents; a sample that breaks the promise ends the run. NULL: no
+     * promise. */
+    bool (*one_document)(void *self);
 } weft_data;
 
 /* ---- generator: decides when text is generated and picks the next id ---- */

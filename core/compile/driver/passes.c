@@ -196,6 +196,9 @@ static weft_status new_graph(const weft_plan *p, weft_mode mode, const weft_plan
 {
     weft_graph_config config = {
         .mode = mode, .mesh = p->mesh, .ops = &p->ops, .dice = options->dice};
+    void *data_self = NULL;
+    const weft_data *data = weft_plugins_service(p->plugins, "data", &data_self);
+    config.one_document = data && data->one_document && data->one_document(data_self);
     config.axes = p->axes;
     config.n_axes = p->n_axes;
     config.partial = options->stop_after != NULL;

@@ -80,7 +80,8 @@ typedef struct weft_graph_config {
                                    stored; NULL: there is none */
     const char (*axes)[24];     /* that plugins have declared, of one rank, too */
     int n_axes;
-    bool partial; /* not all passes will run */
+    bool partial;      /* not all passes will run */
+    bool one_document; /* as weft_data promises */
 } weft_graph_config;
 
 /* Where a node is added, and what it takes from there. */

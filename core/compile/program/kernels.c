@@ -2,6 +2,7 @@
 #include "compile/program/lower.h"
 #include "host/enter.h"
 
+#include <stddef.h>
 #include <string.h>
 
 weft_status weft_kernels_init(weft_kernels *kernels, const weft_device *device, void *device_self,
@@ -108,10 +109,7 @@ static void call_key(const weft_instruction *in, weft_text *key)
     for (int i = 0; i < in->n_ins + in->n_outs; i++) {
         const weft_tensor *t = &in->tensors[i];
         weft_text_print(key, "|%d:%d", (int)t->dtype, t->n_dims);
-        weft_text_add_bytes(key, t->size, sizeof t->size[0] * (size_t)t->n_dims);
-        weft_text_add_bytes(key, t->lo, sizeof t->lo[0] * (size_t)t->n_dims);
-        weft_text_add_bytes(key, t->whole, sizeof t->whole[0] * (size_t)t->n_dims);
-        weft_text_add_bytes(key, t->grain, sizeof t->grain[0] * (size_t)t->n_dims);
+        weft_text_add_bytes(key, t->size, sizeof *t - offsetof(weft_tensor, size));
     }
 }
 

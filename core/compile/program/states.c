@@ -3,6 +3,31 @@
 
 #include <string.h>
 
+/* Places count up where the sequence is in order. More than two runs are none. */
+static void count_places(const weft_graph *g, const weft_tensor *t, weft_facts *facts)
+{
+    for (int64_t i = 0, before = -2, place; i < t->size[0]; i++, before = place) {
+        place = weft_seq_place(g, t->lo[0] + i);
+        if (place != before + 1 && facts->runs++ < 2) {
+            facts->second = i;
+            facts->first[facts->runs - 1] = place;
+        }
+    }
+    facts->runs = facts->runs > 2 ? 0 : facts->runs;
+}
+
+/* Of inputs of samples, whoever holds which part. */
+static void find_facts(const weft_graph *g, const weft_value *v, weft_tensor *t)
+{
+    while (v->node->n_steps > 0)
+        v = v->node->ins[0];
+    if (!(v->node->op->flags & WEFT_OP_INPUT) || g->config.mode > WEFT_MODE_EVALUATE)
+        return;
+    t->facts.alike = g->config.one_document && strcmp(v->name, "segments") == 0;
+    if (strcmp(v->name, "index") == 0)
+        count_places(g, t, &t->facts);
+}
+
 void weft_local_tensor(const weft_graph *g, const weft_value *v, const int *coord, weft_tensor *out)
 {
     int whose[WEFT_MAX_AXES];
@@ -17,6 +42,7 @@ void weft_local_tensor(const weft_graph *g, const weft_value *v, const int *coor
         out->whole[d] = v->dims[d].size;
         out->grain[d] = v->dims[d].grain;
     }
+    find_facts(g, v, out);
 }
 
 int64_t weft_seq_place(const weft_graph *g, int64_t i)

@@ -234,6 +234,11 @@ static uint64_t data_fingerprint(void *self)
     return text->fingerprint;
 }
 
+static bool data_one_document(void *self)
+{
+    return !((const text_plugin *)self)->reset_attention;
+}
+
 const weft_data text_data_service = {
     .size = sizeof(weft_data),
     .begin = data_begin,
@@ -241,4 +246,5 @@ const weft_data text_data_service = {
     .sample = data_sample,
     .describe = text_describe,
     .fingerprint = data_fingerprint,
+    .one_document = data_one_document,
 };
