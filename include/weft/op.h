@@ -256,6 +256,8 @@ typedef struct weft_kernel_work {
     double bytes, before; /* of these, those of launches before the one that computes */
     weft_dtype dtype;
     double flops; /* that it executes where nothing is masked; 0: the op's. Holds with launches 0 */
+    double best, worst; /* of attention: times the device's rate, where that is unsure; 0: that
+                           rate, and as unsure */
 } weft_kernel_work;
 
 typedef struct weft_kernel {

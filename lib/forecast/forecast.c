@@ -135,8 +135,7 @@ static void print_unknown(const weft_roofline *r, const weft_forecast *f, weft_t
 static weft_roofline slowest(const weft_roofline *r)
 {
     weft_roofline slow = *r;
-    for (int i = 0; i < WEFT_DTYPES && r->rates.unsure > 1; i++)
-        slow.rates.attention[i] /= r->rates.unsure;
+    slow.slow = r->rates.unsure > 1;
     return slow;
 }
 

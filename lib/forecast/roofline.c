@@ -255,6 +255,15 @@ weft_dtype weft_roofline_dtype(const weft_lowered *l, const weft_instruction *in
     return in->work.launches > 0 ? in->work.dtype : weft_product_dtype(l->graph, in->node);
 }
 
+/* At worst where that is asked; a kernel may know more of itself than the device does. */
+static double attention_rate(const weft_roofline *r, const weft_kernel_work *work, weft_dtype dtype)
+{
+    const double rate = r->rates.attention[dtype], unsure = r->rates.unsure;
+    if (work->best > 0 && unsure > 1)
+        return rate * (r->slow ? work->worst : work->best);
+    return r->slow && unsure > 1 ? rate / unsure : rate;
+}
+
 static weft_work_cost compute_cost(const weft_roofline *r, const weft_lowered *l,
                                    const weft_instruction *in)
 {
@@ -263,7 +272,7 @@ static weft_work_cost compute_cost(const weft_roofline *r, const weft_lowered *l
     const bool told = in->work.launches > 0;
     const weft_dtype dtype = weft_roofline_dtype(l, in);
     const double rate = work == WEFT_WORK_PRODUCT     ? rates->product[dtype]
-                        : work == WEFT_WORK_ATTENTION ? rates->attention[dtype]
+                        : work == WEFT_WORK_ATTENTION ? attention_rate(r, &in->work, dtype)
                                                       : rates->other;
     const double executed = in->work.flops > 0 ? in->work.flops : in->flops,
                  flops = executed * (rates->skips_masked ? 1 - in->masked : 1),

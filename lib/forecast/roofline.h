@@ -10,6 +10,7 @@
 
 typedef struct weft_roofline {
     weft_device_rates rates;
+    bool slow;          /* attention as slow as it may be */
     bool in_turn;       /* all queues are one */
     bool transfers;     /* there is a queue for what is sent from rank to rank */
     bool staged;        /* what the device has no kernel for is computed by the host */
