@@ -13,6 +13,7 @@ typedef struct cuda_gpu {
     weft_device_rates rates;  /* name NULL: nobody said which GPU it is */
     bool narrow, narrow_rows; /* it multiplies values in 8 bits, and by a scale for each row */
     int sms;
+    double dnn; /* cuDNN's attention: times as fast as ours */
 } cuda_gpu;
 
 /* Reads [cuda] gpu. */
@@ -40,6 +41,8 @@ typedef struct cuda {
     CUmodule modules[CUDA_MOST_FILES];
     CUfunction functions[CUDA_N_KERNELS];
     cuda_products *products;
+    cuda_dnn *dnn;           /* NULL: attention is our own */
+    bool own, must, ordered; /* attention is our own; is cuDNN's; its sums have a fixed order */
     weft_queue queues[CUDA_QUEUES];
     weft_queue *extra;       /* those that a transport asked for */
     CUstream zeros;          /* fills memory that is new, and waits for nobody */
@@ -105,7 +108,7 @@ void cuda_forget(void *self);
 
 /* ---- timing.c ---- */
 
-/* Launches every product once, so that it is loaded. */
+/* Launches every product and every plan of cuDNN once, so that it is loaded. */
 weft_status cuda_products_load(cuda *c, weft_error *err);
 
 /* ---- settle.c ---- */

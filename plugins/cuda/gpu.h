@@ -96,6 +96,7 @@ typedef enum cuda_kernel {
 } cuda_kernel;
 
 typedef struct cuda_products cuda_products;
+typedef struct cuda_dnn cuda_dnn;
 
 /* What launches learn about their rank: call->queue. */
 struct weft_queue {
@@ -103,6 +104,10 @@ struct weft_queue {
     const CUfunction *functions; /* by cuda_kernel; NULL until the device is open */
     CUstream stream;
     cuda_products *products;  /* NULL until the device is open */
+    cuda_dnn *dnn;            /* NULL: it is not used, or not there, or the device is not open */
+    bool dnn_planned;         /* attention has memory for it */
+    bool dnn_must;            /* and is its, else only if it is there */
+    double dnn_rate;          /* times as fast as ours, on the GPU that is planned for */
     bool loads;               /* products are launched once before the first step, see timing.c */
     bool planned;             /* it is said for which GPU: */
     bool narrow, narrow_rows; /* the GPU that is planned for multiplies values in 8 bits, and by a
@@ -167,6 +172,26 @@ size_t cuda_attention_dx_workspace(const weft_call *call);
 weft_kernel_work cuda_attention_work(const weft_call *call);
 weft_kernel_work cuda_attention_dx_work(const weft_call *call);
 bool cuda_attention_accepts(const weft_call *call);
+
+/* ---- attention by cuDNN (dnn.h) ---- */
+
+/* A library, opened, and a handle of it. */
+weft_status cuda_dnn_create(const char *library, int capability, bool ordered, cuda_dnn **dnn,
+                            weft_error *err);
+/* Ends the handle; what was prepared may be released until destroy. */
+void cuda_dnn_close(cuda_dnn *dnn);
+void cuda_dnn_destroy(cuda_dnn *dnn);
+size_t cuda_dnn_workspace(const weft_call *call);
+size_t cuda_dnn_loads(const weft_call *call);
+/* Is this a call that cuDNN is to be asked for? As far as a plan can know. */
+bool cuda_dnn_may_take(const weft_call *call);
+/* What it would execute, from what our own kernels do. */
+weft_kernel_work cuda_dnn_work(const weft_call *call, weft_kernel_work own);
+/* *state NULL: our own kernels do it. */
+weft_status cuda_dnn_prepare(const weft_call *call, void **state, weft_error *err);
+void cuda_dnn_release(void *state);
+weft_status cuda_dnn_launch(const weft_call *call, weft_error *err);
+
 bool cuda_rope_accepts(const weft_call *call);
 bool cuda_quantise_accepts(const weft_call *call);
 bool cuda_chunk_accepts(const weft_call *call);

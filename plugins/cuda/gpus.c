@@ -13,9 +13,12 @@
  * published forward and backward of long causal sequences with heads of 128 elements (for B200 and
  * 4090 a guess). Ours is made of the same instructions, but executes eleven products for its seven,
  * which it tells (cuda_attention_work); and it may reach half of that rate, a guess (UNSURE), for
- * it copies nothing ahead. Of links, bus bandwidths of nccl-tests as they are commonly shown; of
- * memory, a copy. What a hop takes are NCCL's own figures for rings (LL128, tuning.cc). A launch is
- * a kernel behind another in a captured graph: a guess. */
+ * it copies nothing ahead. cuDNN's attention has the public figures of FlashAttention-3's paper for
+ * an H100 (forward 0.6 of the peak, backward 0.5, of long causal sequences, heads of 128), of
+ * NVIDIA's cudnn-frontend for a B200; on others as much as FlashAttention-2's. Of links, bus
+ * bandwidths of nccl-tests as they are commonly shown; of memory, a copy. What a hop takes are
+ * NCCL's own figures for rings (LL128, tuning.cc). A launch is a kernel behind another in a
+ * captured graph: a guess. */
 #include "device.h"
 
 #include <math.h>
@@ -28,18 +31,20 @@ static const struct cuda_known {
     double bf16, f8, f32, bandwidth; /* 1e12 flop/s, 1e12 bytes/s */
     double memory;                   /* GiB */
     double link, net, host_link;     /* 1e9 bytes/s */
-    double product, product8, attention;
+    double product, product8, attention, cudnn;
     int sms, host;
     bool
         narrow_rows; /* cuBLASLt has products in 8 bits with a scale for each row on Hopper alone */
 } known[] = {
-    {"a100", "A100 SXM", 312, 0, 19.5, 2.039, 80, 300, 25, 32, 0.87, 0.87, 0.58, 108, 8, false},
-    {"h100", "H100 SXM", 989.4, 1978.9, 66.9, 3.35, 80, 450, 50, 64, 0.80, 0.71, 0.31, 132, 8,
+    {"a100", "A100 SXM", 312, 0, 19.5, 2.039, 80, 300, 25, 32, 0.87, 0.87, 0.58, 0.58, 108, 8,
+     false},
+    {"h100", "H100 SXM", 989.4, 1978.9, 66.9, 3.35, 80, 450, 50, 64, 0.80, 0.71, 0.31, 0.52, 132, 8,
      true},
-    {"h200", "H200 SXM", 989.4, 1978.9, 66.9, 4.8, 141, 450, 50, 64, 0.80, 0.73, 0.31, 132, 8,
+    {"h200", "H200 SXM", 989.4, 1978.9, 66.9, 4.8, 141, 450, 50, 64, 0.80, 0.73, 0.31, 0.52, 132, 8,
      true},
-    {"b200", "B200 SXM", 2250, 4500, 75, 8, 180, 900, 50, 64, 0.775, 0.76, 0.15, 148, 8, false},
-    {"4090", "RTX 4090", 165.2, 330.3, 82.6, 1.008, 24, 32, 12.5, 32, 0.85, 0.8, 0.75, 128, 8,
+    {"b200", "B200 SXM", 2250, 4500, 75, 8, 180, 900, 50, 64, 0.775, 0.76, 0.15, 0.50, 148, 8,
+     false},
+    {"4090", "RTX 4090", 165.2, 330.3, 82.6, 1.008, 24, 32, 12.5, 32, 0.85, 0.8, 0.75, 0.75, 128, 8,
      false},
 };
 
@@ -225,6 +230,7 @@ weft_status cuda_gpu_read(const weft_params *params, cuda_gpu *gpu, weft_error *
     fill(v, gpu);
     if (given[ATTENTION]) /* by whoever knows */
         gpu->rates.unsure = 0;
+    gpu->dnn = k->cudnn / k->attention;
     gpu->narrow = v[PEAK_F8] > 0;
     gpu->narrow_rows = gpu->narrow && k->narrow_rows;
     gpu->rates.name =

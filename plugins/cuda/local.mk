@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # Built only where configure finds nvcc.
 nobase_dist_doc_DATA += plugins/cuda/README.md
-cuda_kernels = adamw attention attention_any attention_dx elementwise embedding float8 loss move \
-	norm quantise rope rows scalar sum
+cuda_kernels = adamw attention attention_any attention_dnn attention_dx elementwise embedding \
+	float8 loss move norm quantise rope rows scalar sum
 cuda_kernel_headers = \
 	plugins/cuda/kernels/args.h \
 	plugins/cuda/kernels/attention.h \
@@ -36,17 +36,21 @@ noinst_LTLIBRARIES += plugins/cuda/libweftcuda.la
 plugins_cuda_libweftcuda_la_SOURCES = \
 	plugins/cuda/blas.c \
 	plugins/cuda/choices.c \
+	plugins/cuda/dnn.c \
+	plugins/cuda/dnn_graph.c \
 	plugins/cuda/float8.c \
 	plugins/cuda/kernels.c \
 	plugins/cuda/launch.c \
 	plugins/cuda/ops_attention.c \
 	plugins/cuda/ops_dense.c \
+	plugins/cuda/ops_dnn.c \
 	plugins/cuda/ops_token.c \
 	plugins/cuda/product.c \
 	plugins/cuda/product_each.c \
 	plugins/cuda/driver.c \
 	plugins/cuda/blas.h \
 	plugins/cuda/choices.h \
+	plugins/cuda/dnn.h \
 	plugins/cuda/gpu.h
 plugins_cuda_libweftcuda_la_CPPFLAGS = $(AM_CPPFLAGS) $(CUDA_CPPFLAGS)
 
@@ -83,7 +87,8 @@ cuda_emulator = \
 	plugins/cuda/test/fake.h \
 	plugins/cuda/test/machine.h \
 	plugins/cuda/test/target.h
-cuda_fakes = plugins/cuda/test/fake_blas.c plugins/cuda/test/fake_driver.c \
+cuda_fakes = plugins/cuda/test/fake_blas.c plugins/cuda/test/fake_dnn.c \
+	plugins/cuda/test/fake_driver.c \
 	plugins/cuda/test/fake_graph.c plugins/cuda/test/fake_memory.c \
 	plugins/cuda/test/fake_nccl.c plugins/cuda/test/fake_nccl_run.c \
 	plugins/cuda/test/fake_nccl_window.c \
@@ -137,6 +142,7 @@ CLEANFILES += $(cuda_emulated)
 
 check_LTLIBRARIES += plugins/cuda/test/libemulated.la
 plugins_cuda_test_libemulated_la_SOURCES = $(cuda_emulator) plugins/cuda/test/fake_blas.c \
+	plugins/cuda/test/fake_dnn.c \
 	$(plugins_cuda_libweftcuda_la_SOURCES)
 plugins_cuda_test_libemulated_la_CPPFLAGS = $(AM_CPPFLAGS) $(CUDA_CPPFLAGS) \
 	-I$(top_srcdir)/plugins/cuda -I$(top_srcdir)/tests/lib
@@ -246,11 +252,26 @@ plugins/cuda/test/emulate.faked.o: plugins/cuda/test/emulate.c plugins/cuda/test
 	$(AM_V_CC)$(MKDIR_P) $(@D) && $(CC) -fPIC -O2 -fvisibility=hidden $(AM_CPPFLAGS) \
 	    $(AM_CFLAGS) $(CUDA_FAKED_FLAGS) -c -o $@ $<
 $(fake_cuda): $(cuda_faked) plugins/cuda/test/emulate.faked.o $(cuda_fakes) $(cuda_emulator) \
-	$(cuda_fake_headers) plugins/cuda/gpu.h
+	$(cuda_fake_headers) plugins/cuda/gpu.h plugins/cuda/dnn.h
 	$(AM_V_CCLD)$(CC) -shared -fPIC -O2 -fvisibility=hidden $(AM_CPPFLAGS) $(CUDA_CPPFLAGS) \
-	    $(AM_CFLAGS) -o $@ \
+	    $(AM_CFLAGS) -I$(top_srcdir)/plugins/cuda -o $@ \
 	    $(cuda_fakes:%=$(top_srcdir)/%) plugins/cuda/test/emulate.faked.o $(cuda_faked) $(LIBM)
 check_DATA += $(fake_cuda)
+
+# What the real cuDNN is asked without a GPU: by a program, beside a driver that is none. The script
+# check-cudnn runs it where there is such a library.
+stub_driver = plugins/cuda/test/stub/libcuda.so.1
+$(stub_driver): plugins/cuda/test/stub_driver.c
+	$(AM_V_CCLD)$(MKDIR_P) $(@D) && $(CC) -shared -fPIC -o $@ $<
+check_DATA += $(stub_driver)
+CLEANFILES += $(stub_driver)
+EXTRA_DIST += plugins/cuda/test/stub_driver.c plugins/cuda/test/dnn_matches.c
+EXTRA_PROGRAMS += plugins/cuda/test/cudnn_plans
+check_DATA += plugins/cuda/test/cudnn_plans
+plugins_cuda_test_cudnn_plans_SOURCES = plugins/cuda/test/cudnn_plans.c
+plugins_cuda_test_cudnn_plans_LDADD = plugins/cuda/libweftcuda.la $(PLUGIN_LIBS)
+plugins_cuda_test_cudnn_plans_CPPFLAGS = $(AM_CPPFLAGS) $(CUDA_CPPFLAGS) \
+	-I$(top_srcdir)/plugins/cuda
 CLEANFILES += $(cuda_faked) plugins/cuda/test/emulate.faked.o $(fake_cuda)
 
 check_PROGRAMS += plugins/cuda/test/test_fake_driver

@@ -84,16 +84,27 @@ static size_t ranges_bytes(const weft_call *call)
     return (size_t)(q->size[0] * (tiles(q->size[1]) + tiles(k->size[1]))) * 4 * sizeof(int32_t);
 }
 
-size_t cuda_attention_workspace(const weft_call *call)
-{
-    return ranges_bytes(call);
-}
-
-size_t cuda_attention_dx_workspace(const weft_call *call)
+static size_t dx_bytes(const weft_call *call)
 {
     const weft_tensor *q = &call->ins[Q];
     size_t heads = (size_t)(weft_tensor_count(q) / q->grain[2]);
     return (ranges_bytes(call) + 63) / 64 * 64 + heads * sizeof(float);
+}
+
+/* Whoever computes it. */
+static size_t larger(size_t ours, size_t theirs)
+{
+    return ours > theirs ? ours : theirs;
+}
+
+size_t cuda_attention_workspace(const weft_call *call)
+{
+    return larger(ranges_bytes(call), cuda_dnn_workspace(call));
+}
+
+size_t cuda_attention_dx_workspace(const weft_call *call)
+{
+    return larger(dx_bytes(call), cuda_dnn_workspace(call));
 }
 
 static weft_status find_ranges(const weft_call *call, cuda_attention_args *a, weft_error *err)
@@ -106,17 +117,20 @@ static weft_status find_ranges(const weft_call *call, cuda_attention_args *a, we
 
 /* ---- what is executed ---- */
 
-/* Of so many products of all queries with all keys, for heads as wide as the kernel's. */
-static weft_kernel_work executed(const cuda_attention_args *a, int size, double products)
+/* Of so many products of all queries with all keys, for heads as wide as the kernel's; or by cuDNN.
+ */
+static weft_kernel_work executed(const weft_call *call, const cuda_attention_args *a, int size,
+                                 double products)
 {
-    return (weft_kernel_work){.flops = products * 2.0 * size * a->heads * a->batch *
-                                       (double)a->q_rows * (double)a->k_rows};
+    const weft_kernel_work own = {.flops = products * 2.0 * size * a->heads * a->batch *
+                                           (double)a->q_rows * (double)a->k_rows};
+    return cuda_dnn_may_take(call) ? cuda_dnn_work(call, own) : own;
 }
 
 weft_kernel_work cuda_attention_work(const weft_call *call)
 {
     const cuda_attention_args a = args_of(call);
-    return executed(&a, matrix_size(call, &a), 2);
+    return executed(call, &a, matrix_size(call, &a), 2);
 }
 
 /* dq is 3, and dk with dv 4: scores and their gradients are made in both, and by each block that
@@ -125,7 +139,7 @@ weft_kernel_work cuda_attention_dx_work(const weft_call *call)
 {
     const cuda_attention_args a = args_of(call);
     const int size = matrix_size(call, &a);
-    return executed(&a, size, 3 + (size > 64 ? 6 : 4));
+    return executed(call, &a, size, 3 + (size > 64 ? 6 : 4));
 }
 
 /* ---- launches ---- */
@@ -139,6 +153,8 @@ static size_t shared_bytes(int size, int rows, int n)
 
 weft_status cuda_attention_launch(const weft_call *call, weft_error *err)
 {
+    if (call->state)
+        return cuda_dnn_launch(call, err);
     cuda_attention_args a = args_of(call);
     int size = matrix_size(call, &a);
     a.out = cuda_view_of(&call->outs[0]);
@@ -149,7 +165,7 @@ weft_status cuda_attention_launch(const weft_call *call, weft_error *err)
             cuda_row_blocks(((int64_t)a.batch * a.q_rows * a.heads + CUDA_THREADS / 32 - 1) /
                             (CUDA_THREADS / 32)),
             err);
-    weft_status s = cuda_check_workspace(call, cuda_attention_workspace(call), err);
+    weft_status s = cuda_check_workspace(call, ranges_bytes(call), err);
     if (!s)
         s = find_ranges(call, &a, err);
     if (s)
@@ -199,10 +215,12 @@ static weft_status launch_matrix_dx(const weft_call *call, const cuda_attention_
 
 weft_status cuda_attention_dx_launch(const weft_call *call, weft_error *err)
 {
+    if (call->state)
+        return cuda_dnn_launch(call, err);
     cuda_attention_args a = args_of(call);
     int64_t heads = (int64_t)a.batch * a.q_rows * a.heads, warps = CUDA_THREADS / 32;
     int size = matrix_size(call, &a);
-    weft_status s = cuda_check_workspace(call, cuda_attention_dx_workspace(call), err);
+    weft_status s = cuda_check_workspace(call, dx_bytes(call), err);
     a.out = cuda_view_of(&call->ins[OUT]);
     a.lse = call->ins[LSE].data;
     a.dout = cuda_view_of(&call->ins[DOUT]);

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cuda: one NVIDIA GPU, by its driver. What is enqueued is in memory.c and order.c. */
 #include "device.h"
+#include "dnn.h"
 
 #include <string.h>
 #include <unistd.h>
 
 #define DRIVER   "libcuda.so.1"
 #define CUBLASLT "libcublasLt.so.13"
+#define CUDNN    "libcudnn.so.9"
 
 static const char *const automatic[] = {"auto", NULL};
 
@@ -52,6 +54,19 @@ static const weft_param params[] = {
      .choices = (const char *const[]){"heuristic", "timed", NULL},
      .help = "How algorithms of matrix products are chosen: by cuBLASLt's heuristics; or by timing "
              "those that it puts first, once, and keeping the fastest in the user's cache folder."},
+    {.name = "attention",
+     .type = WEFT_PARAM_CHOICE,
+     .value = "auto",
+     .choices = (const char *const[]){"auto", "own", "cudnn", NULL},
+     .help =
+         "Who computes attention in bf16 of samples that are one document: own: weft's kernels; "
+         "cudnn: NVIDIA's cuDNN, which must be there; auto: cuDNN if it is there."},
+    {.name = "attention_sums",
+     .type = WEFT_PARAM_CHOICE,
+     .value = "any",
+     .choices = (const char *const[]){"any", "ordered", NULL},
+     .help = "In which order cuDNN sums gradients of queries: any, which differs from run to run; "
+             "ordered: always the same, slower, or by weft's kernels where cuDNN cannot."},
     {.name = "f8_sums",
      .type = WEFT_PARAM_CHOICE,
      .value = "f32",
@@ -68,6 +83,11 @@ static const weft_param params[] = {
      .value = CUBLASLT,
      .flags = WEFT_PARAM_ADVANCED | WEFT_PARAM_PER_RANK | WEFT_PARAM_LIBRARY,
      .help = "Name or path of the library that multiplies matrices."},
+    {.name = "cudnn",
+     .type = WEFT_PARAM_STRING,
+     .value = CUDNN,
+     .flags = WEFT_PARAM_ADVANCED | WEFT_PARAM_PER_RANK | WEFT_PARAM_LIBRARY,
+     .help = "Name or path of the library that computes attention."},
     {.name = NULL},
 };
 
@@ -79,6 +99,9 @@ static weft_status cuda_create(void *self, weft_error *err)
     const weft_host *host = c->host;
     c->plain = weft_params_is(host->params, "kernels", "plain");
     c->timed = weft_params_is(host->params, "products", "timed");
+    c->own = weft_params_is(host->params, "attention", "own");
+    c->must = weft_params_is(host->params, "attention", "cudnn");
+    c->ordered = weft_params_is(host->params, "attention_sums", "ordered");
     c->capture = weft_params_is(host->params, "graphs", "yes");
     c->exports = weft_params_is(host->params, "memory", "exportable");
     weft_status s = cuda_gpu_read(host->params, &c->gpu, err);
@@ -86,6 +109,9 @@ static weft_status cuda_create(void *self, weft_error *err)
         c->queues[i].careful = weft_params_is(host->params, "graphs", "check");
         c->queues[i].loads = host->ranks > 1;
         c->queues[i].planned = c->gpu.rates.name != NULL;
+        c->queues[i].dnn_planned = !c->own && !c->plain;
+        c->queues[i].dnn_must = c->must;
+        c->queues[i].dnn_rate = c->gpu.dnn;
         c->queues[i].narrow = c->gpu.narrow;
         c->queues[i].narrow_rows = c->gpu.narrow_rows;
     }
@@ -173,19 +199,46 @@ static weft_status find_device(cuda *c, weft_error *err)
     return cuda_check(d, d->cuDeviceGet(&c->number, wanted), "cuDeviceGet", err);
 }
 
-static weft_status check_capability(cuda *c, weft_error *err)
+/* 90: Hopper. */
+static weft_status check_capability(const cuda *c, int *capability, weft_error *err)
 {
     const cuda_driver *d = &c->driver;
-    int major = 0;
+    int major = 0, minor = 0;
     weft_status s = cuda_check(
         d, d->cuDeviceGetAttribute(&major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, c->number),
         "cuDeviceGetAttribute", err);
+    if (!s)
+        s = cuda_check(d,
+                       d->cuDeviceGetAttribute(&minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR,
+                                               c->number),
+                       "cuDeviceGetAttribute", err);
+    *capability = 10 * major + minor;
     if (s || major >= 8)
         return s;
     return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
                      "this GPU's compute capability begins with %d; weft's kernels need 8.0 "
                      "(A100) or later",
                      major);
+}
+
+/* Two versions need not give the same bits, and only one rank might have any. */
+static weft_status agree_on_dnn(const cuda *c, weft_error *err)
+{
+    const weft_host *host = c->host;
+    const int64_t mine = c->dnn ? (int64_t)c->dnn->api.cudnnGetVersion() : 0;
+    int64_t *all = weft_alloc_zero((size_t)host->ranks, sizeof *all);
+    if (!all)
+        return weft_fail_memory(err);
+    weft_status s = host->exchange(host, &mine, sizeof mine, all, err);
+    for (int r = 0; r < host->ranks && !s; r++)
+        if (all[r] != all[0])
+            s = weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
+                          "attention by cuDNN: rank 0 has version %lld and rank %d has %lld (0: "
+                          "none that can be opened); install the same everywhere, or set [cuda] "
+                          "attention = own",
+                          (long long)all[0], r, (long long)all[r]);
+    weft_free(all);
+    return s;
 }
 
 static void cuda_close(void *self);
@@ -197,11 +250,35 @@ static const char *text_or(const cuda *c, const char *key, const char *preset)
     return *text ? text : preset;
 }
 
+/* auto: without it is no error, but is said. */
+static weft_status open_dnn(cuda *c, int capability, weft_error *err)
+{
+    weft_error why = {0};
+    const char *library;
+    if (c->own || c->plain)
+        return WEFT_OK;
+    weft_status s = weft_library_find(c->host, text_or(c, "cudnn", CUDNN), &library, &why);
+    s = s ? s : cuda_dnn_create(library, capability, c->ordered, &c->dnn, &why);
+    if (s && c->must)
+        s = weft_fail(err, s, weft_params_where(c->host->params, "attention"),
+                      "[cuda] attention = cudnn: %s", weft_error_text(&why));
+    else if (s && c->host->rank == 0)
+        weft_log_print(c->host->log, WEFT_LOG_INFO,
+                       "cuda: attention is computed by weft's own kernels, which are slower than "
+                       "cuDNN's: %s",
+                       weft_error_text(&why));
+    weft_error_release(&why);
+    for (int i = 0; i < CUDA_QUEUES; i++)
+        c->queues[i].dnn = c->dnn;
+    return s && c->must ? s : agree_on_dnn(c, err);
+}
+
 static weft_status cuda_open(void *self, weft_error *err)
 {
     cuda *c = self;
     const cuda_driver *d = &c->driver;
     const char *driver, *blas;
+    int capability = 0;
     weft_status s = weft_library_find(c->host, text_or(c, "driver", DRIVER), &driver, err);
     s = s ? s : weft_library_find(c->host, text_or(c, "cublaslt", CUBLASLT), &blas, err);
     s = s ? s : cuda_driver_open(&c->driver, driver, err);
@@ -210,7 +287,7 @@ static weft_status cuda_open(void *self, weft_error *err)
     c->open = true;
     s = find_device(c, err);
     if (!s)
-        s = check_capability(c, err);
+        s = check_capability(c, &capability, err);
     if (!s)
         s = cuda_check(d, d->cuDevicePrimaryCtxRetain(&c->context, c->number),
                        "the GPU cannot be used", err);
@@ -222,6 +299,8 @@ static weft_status cuda_open(void *self, weft_error *err)
         s = cuda_products_create(blas, c->host->rank == 0 ? c->host->log : NULL, &c->products, err);
     if (!s)
         cuda_products_hurry(c->products, weft_params_is(c->host->params, "f8_sums", "fast"));
+    if (!s)
+        s = open_dnn(c, capability, err);
     if (!s)
         s = cuda_kernels_load(&c->driver, c->modules, c->functions, err);
     if (!s)
@@ -245,6 +324,7 @@ static void cuda_close(void *self)
         if (c->modules[i])
             d->cuModuleUnload(c->modules[i]);
     cuda_products_close(c->products);
+    cuda_dnn_close(c->dnn);
     if (c->context)
         d->cuDevicePrimaryCtxRelease(c->number);
     c->context = NULL;
@@ -253,6 +333,7 @@ static void cuda_close(void *self)
 static void cuda_destroy(void *self)
 {
     cuda_products_destroy(((cuda *)self)->products);
+    cuda_dnn_destroy(((cuda *)self)->dnn);
 }
 
 /* ---- what the device says of itself ---- */

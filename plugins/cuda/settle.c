@@ -5,6 +5,7 @@
  * all others. Without [cuda] products = timed there is nothing to settle: heuristics say the same
  * wherever GPU and library are the same. */
 #include "choices.h"
+#include "dnn.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -236,10 +237,25 @@ static weft_status settle_all(cuda *c, weft_error *err)
     return status;
 }
 
+static void tell_attention(const cuda *c)
+{
+    char version[32];
+    if (!c->dnn || c->host->rank != 0)
+        return;
+    cuda_dnn_version(&c->dnn->api, version);
+    weft_log_print(c->host->log, c->must && c->dnn->left ? WEFT_LOG_WARN : WEFT_LOG_INFO,
+                   "cuda: of %d distinct calls of attention cuDNN %s computes %d%s%s%s%s",
+                   c->dnn->taken + c->dnn->left, version, c->dnn->taken,
+                   c->dnn->taken && !c->ordered ? ", with sums in no fixed order" : "",
+                   c->dnn->left ? "; the others are for weft's own kernels (" : "",
+                   c->dnn->left ? c->dnn->why : "", c->dnn->left ? ")" : "");
+}
+
 weft_status cuda_settle(void *self, weft_error *err)
 {
     cuda *c = self;
     weft_status status = c->timed ? settle_all(c, err) : WEFT_OK;
     cuda_f8_products_tell(c->products);
+    tell_attention(c);
     return status || c->host->ranks == 1 ? status : cuda_products_load(c, err);
 }

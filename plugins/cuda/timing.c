@@ -2,6 +2,7 @@
 /* Launches of products beside the run: which of several algorithms is the fastest on this GPU; and
  * once each, so that its kernel is loaded. */
 #include "choices.h"
+#include "dnn.h"
 
 #include <string.h>
 
@@ -160,10 +161,10 @@ static bool is_first(const cuda_matmul *all, const cuda_matmul *m)
     return all == m;
 }
 
-static size_t largest(const cuda_matmul *all)
+static size_t largest(const cuda *c)
 {
-    size_t most = 0;
-    for (const cuda_matmul *m = all; m; m = m->next) {
+    size_t most = cuda_dnn_scratch(c->dnn);
+    for (const cuda_matmul *m = c->products->all; m; m = m->next) {
         size_t bytes = cuda_product_scratch(&m->product);
         most = bytes > most ? bytes : most;
     }
@@ -179,24 +180,26 @@ static weft_status launch_all(cuda *c, scratch *s, weft_error *err)
         cuda_product_lay_out(&m->product, s->memory, &s->operands);
         status = is_first(all, m) ? launch_many(c, m, s, 1, err) : WEFT_OK;
     }
+    status = status ? status : cuda_dnn_launch_all(c->dnn, &c->queues[0], s->memory, err);
     return status ? status
                   : cuda_check(&c->driver, c->driver.cuStreamSynchronize(c->queues[0].stream),
                                "the GPU", err);
 }
 
-/* cuBLASLt loads a kernel at its first launch, for which the driver may wait until the GPU has done
- * all it was given. Where that waits for another rank, and the other one for what this rank has yet
- * to launch, it would wait for ever. */
+/* cuBLASLt, as cuDNN, loads a kernel at its first launch, for which the driver may wait until the
+ * GPU has done all it was given. Where that waits for another rank, and the other one for what this
+ * rank has yet to launch, it would wait for ever. */
 weft_status cuda_products_load(cuda *c, weft_error *err)
 {
     scratch s = {0};
     bool made;
-    if (!c->products->all)
+    if (largest(c) == 0)
         return WEFT_OK;
-    weft_status status = allocate(c, largest(c->products->all), &s.memory, &made, err);
+    weft_status status = allocate(c, largest(c), &s.memory, &made, err);
     if (!status && !made)
         weft_log_print(c->host->log, WEFT_LOG_WARN,
-                       "cuda: rank %d: there is no room to load products before the first step; if "
+                       "cuda: rank %d: there is no room to load kernels of libraries before the "
+                       "first step; if "
                        "that hangs, set CUDA_MODULE_LOADING=EAGER, or plan with less memory",
                        c->host->rank);
     if (status || !made)

@@ -165,4 +165,17 @@ typedef struct cuda_attention_args {
     float scale;
 } cuda_attention_args;
 
+/* Around cuDNN's: rows [lo, lo + n) of each of the batch, from [batch n width] to [batch rows
+ * width]; log-sum-exps, theirs [batch heads n], ours [batch rows heads]. */
+typedef struct cuda_dnn_rows_args {
+    cuda_view from, to;
+    int64_t batch, rows, lo, n, width;
+    int32_t add;
+} cuda_dnn_rows_args;
+
+typedef struct cuda_dnn_lse_args {
+    float *lse, *theirs;
+    int64_t batch, rows, heads, lo, n;
+} cuda_dnn_lse_args;
+
 #endif

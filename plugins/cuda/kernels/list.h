@@ -7,6 +7,7 @@
     X(adamw)                                                                                       \
     X(attention)                                                                                   \
     X(attention_any)                                                                               \
+    X(attention_dnn)                                                                               \
     X(attention_dx)                                                                                \
     X(elementwise)                                                                                 \
     X(embedding)                                                                                   \
@@ -30,6 +31,9 @@
     X(attention_any, attention_any_dq, 256)                                                        \
     X(attention_any, attention_any_dkv, 256)                                                       \
     X(attention_any, attention_merge, 256)                                                         \
+    X(attention_dnn, attention_rows, 256)                                                          \
+    X(attention_dnn, attention_lse_from, 256)                                                      \
+    X(attention_dnn, attention_lse_to, 256)                                                        \
     X(attention_dx, attention_delta, 256)                                                          \
     X(attention_dx, attention_dq_64, 128)                                                          \
     X(attention_dx, attention_dq_128, 128)                                                         \

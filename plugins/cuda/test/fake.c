@@ -156,3 +156,8 @@ bool fake_is_capturing(CUstream stream)
 void fake_drain(void)
 {
 }
+
+void fake_count(long *what, long by)
+{
+    *what += by;
+}

@@ -318,12 +318,13 @@ __attribute__((destructor)) static void report(void)
     fprintf(f,
             "left: memory %ld, host memory %ld, streams %ld, events %ld, graphs %ld, modules %ld, "
             "contexts %ld, communicators %ld, registrations %ld, handles %ld, addresses %ld, "
-            "windows %ld\n",
+            "windows %ld, cudnn %ld\n",
             fake.memory, fake.host_memory, fake.streams, fake.events, fake.graphs, fake.modules,
             fake.contexts, fake.communicators, fake.registrations, fake.handles, fake.ranges,
-            fake.windows);
+            fake.windows, fake.dnn);
     fprintf(f, "made: windows %ld\n", fake.most_windows);
     fprintf(f, "products %ld %ld %ld\n", fake.products[0], fake.products[1], fake.products[2]);
+    fprintf(f, "attentions %ld\n", fake.attentions);
     fprintf(f, "nccl: calls %ld, operations %ld, slept %ld, host %.6f s\n", fake.nccl_calls,
             fake.nccl_operations, fake.nccl_slept, fake.nccl_s);
     fclose(f);

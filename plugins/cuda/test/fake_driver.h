@@ -17,9 +17,10 @@ typedef struct fake_state {
     long memory, host_memory, streams, events, graphs, modules, contexts; /* alive */
     long handles, ranges;                                                 /* of virtual memory */
     long communicators, registrations, windows;
-    long most_windows; /* that were made */
-    long products[3];  /* by algorithm */
-    double lag;        /* how many seconds later than they were events are: slow products */
+    long most_windows;    /* that were made */
+    long products[3];     /* by algorithm */
+    long dnn, attentions; /* cuDNN's handles and descriptors, alive; graphs of it that were run */
+    double lag;           /* how many seconds later than they were events are: slow products */
     long nccl_calls, nccl_operations; /* that a host thread was begun for; what was in them */
     long nccl_slept;                  /* calls behind which the host did not ask for 1 ms */
     double nccl_s;                    /* until the host was told that they are on their stream */
