@@ -31,6 +31,22 @@ weft_status weft_folder_read_about(const char *dir, json_t **out, weft_error *er
     return s;
 }
 
+const char *weft_lines_rate(const json_t *lines)
+{
+    const json_t *line = lines;
+    for (size_t i = json_array_size(lines); i > 0; i--) {
+        line = json_array_get(lines, i - 1);
+        if (json_object_get(line, "loss"))
+            break;
+    }
+    return json_object_get(line, "samples_per_s") ? "samples_per_s" : "tokens_per_s";
+}
+
+const char *weft_lines_unit(const json_t *lines)
+{
+    return strcmp(weft_lines_rate(lines), "samples_per_s") == 0 ? "samples" : "tokens";
+}
+
 int64_t weft_folder_time(const char *text)
 {
     struct tm utc = {0};

@@ -19,6 +19,10 @@ weft_status weft_folder_read_progress(const char *dir, json_t **out, weft_error 
  * one of a step that a later line is of. */
 weft_status weft_folder_read_metrics(const char *dir, size_t most, json_t **out, weft_error *err);
 /* "2026-11-22T13:01:18.042Z" in nanoseconds since 1970; 0: it is no such time. */
+/* What lines of metrics.jsonl or progress.jsonl count: "tokens" or "samples". */
+const char *weft_lines_unit(const json_t *lines);
+/* The key that they have their rate under. */
+const char *weft_lines_rate(const json_t *lines);
 int64_t weft_folder_time(const char *text);
 
 #endif

@@ -63,10 +63,12 @@ static json_t *real(double x)
 void weft_record_step(void *record, const weft_run_view *run)
 {
     const weft_record *r = record;
+    char rate[32];
+    snprintf(rate, sizeof rate, "%s_per_s", run->unit);
     write_line(r->fd, 0,
                json_pack("{s:I, s:I, s:o, s:o, s:o, s:o, s:I}", "start", (json_int_t)r->number,
                          "step", (json_int_t)run->step, "time", now(), "loss", real(run->loss),
-                         "step_s", real(run->step_s), "tokens_per_s",
+                         "step_s", real(run->step_s), rate,
                          real(run->step_s > 0 ? (double)run->tokens / run->step_s : NAN), "skipped",
                          (json_int_t)run->skipped));
 }

@@ -3,6 +3,7 @@
  * nothing else. */
 #include "report.h"
 #include "about.h"
+#include "folder.h"
 #include "forecast/forecast.h"
 #include "session.h"
 #include "templates.h"
@@ -53,7 +54,8 @@ static json_t *series_of(const json_t *lines, const char *const *keys, const cha
 
 static weft_status add_metrics(json_t *page, const char *dir, weft_error *err)
 {
-    static const char *const keys[] = {"step", "loss", "grad_norm", "lr", "tokens_per_s", NULL};
+    static const char *const names[] = {"step", "loss", "grad_norm", "lr", "rate", NULL};
+    const char *keys[] = {"step", "loss", "grad_norm", "lr", NULL, NULL};
     static const char *const eval_keys[] = {"step", "eval_loss", NULL};
     static const char *const eval_names[] = {"step", "loss", NULL};
     json_t *lines, *steps = json_array(), *evaluations = json_array(), *line;
@@ -61,11 +63,13 @@ static weft_status add_metrics(json_t *page, const char *dir, weft_error *err)
     weft_status s = weft_folder_read_metrics(dir, 0, &lines, err);
     json_array_foreach(lines, i, line)
         json_array_append(json_object_get(line, "eval_loss") ? evaluations : steps, line);
+    keys[4] = weft_lines_rate(steps);
     const json_t *last = json_array_get(steps, json_array_size(steps) - 1);
     if (!s &&
         (json_object_set_new(page, "step",
                              json_integer(json_integer_value(json_object_get(last, "step")))) ||
-         json_object_set_new(page, "metrics", series_of(steps, keys, keys)) ||
+         json_object_set_new(page, "metrics", series_of(steps, keys, names)) ||
+         json_object_set_new(page, "unit", json_string(weft_lines_unit(steps))) ||
          json_object_set_new(page, "evaluations", series_of(evaluations, eval_keys, eval_names))))
         s = weft_fail_memory(err);
     json_decref(evaluations);

@@ -27,6 +27,7 @@ typedef struct standing {
     int ranks, hosts;
     double loss, rate, step_s, left_s, step_age_s, saved_age_s; /* NaN: not known */
     bool known, alive;                                          /* is its process? */
+    const char *rate_key; /* tokens_per_s, samples_per_s */
 } standing;
 
 /* ---- what there is ---- */
@@ -69,7 +70,8 @@ static void take_metrics(const json_t *lines, standing *s)
     s->step = json_integer_value(json_object_get(last, "step"));
     s->skipped = json_integer_value(json_object_get(last, "skipped"));
     s->loss = number_of(last, "loss");
-    s->rate = median_of(lines, "tokens_per_s");
+    s->rate_key = weft_lines_rate(lines);
+    s->rate = median_of(lines, s->rate_key);
     s->step_s = median_of(lines, "step_s");
     s->left_s = (double)(s->steps - s->step) * s->step_s;
     s->step_age_s = at ? 1e-9 * (double)(weft_utc() - at) : NAN;
@@ -96,7 +98,10 @@ static void take_progress(const json_t *progress, const json_t *about, standing 
         s->skipped = json_integer_value(json_object_get(progress, "skipped"));
     if (json_is_number(json_object_get(progress, "loss")))
         s->loss = number_of(progress, "loss");
-    s->rate = isnan(s->rate) ? number_of(progress, "tokens_per_s") : s->rate;
+    if (isnan(s->rate)) {
+        s->rate_key = weft_lines_rate(progress);
+        s->rate = number_of(progress, s->rate_key);
+    }
     s->step_s = isnan(s->step_s) ? number_of(progress, "step_s") : s->step_s;
     s->left_s = (double)(s->steps - s->step) * s->step_s;
 }
@@ -201,8 +206,8 @@ static void print(const char *dir, const standing *s, weft_text *text)
         weft_text_print(text, "  ended       %s%s\n", s->why ? s->why : WEFT_FOLDER_LOST,
                         s->exit_code == 4 ? "; it would fail again" : "");
     if (s->step > 0) {
-        weft_text_print(text, "  rate        %.4g tokens/s, %.4g s a step; left ", s->rate,
-                        s->step_s);
+        weft_text_print(text, "  rate        %.4g %.*s/s, %.4g s a step; left ", s->rate,
+                        (int)strcspn(s->rate_key, "_"), s->rate_key, s->step_s);
         add_seconds(text, s->left_s);
         weft_text_add(text, "\n  last step   ");
         add_seconds(text, s->step_age_s);
@@ -245,7 +250,7 @@ static weft_status print_json(const standing *s, weft_text *text, weft_error *er
         "state", s->state, "why", is_over(s) ? s->why : NULL, "exit_code",
         s->exit_code >= 0 ? json_integer(s->exit_code) : json_null(), "step", (json_int_t)s->step,
         "steps", (json_int_t)s->steps, "skipped", (json_int_t)s->skipped, "loss", real(s->loss),
-        "tokens_per_s", real(s->rate), "step_s", real(s->step_s), "left_s", real(s->left_s),
+        s->rate_key, real(s->rate), "step_s", real(s->step_s), "left_s", real(s->left_s),
         "step_age_s", real(s->step_age_s), "checkpoint_step",
         s->saved ? json_integer(s->saved) : json_null(), "checkpoint_age_s", real(s->saved_age_s),
         "host", s->host, "pid", (json_int_t)s->pid, "alive",

@@ -209,9 +209,9 @@ static void announce(const weft_session *session, const weft_plan *plan, const w
 {
     const weft_log *log = session->host.log;
     weft_text text = {0};
-    weft_text_print(&text, "%.2f M parameters, %lld tokens a step, %lld steps; ",
-                    (double)weft_plan_parameters(plan) / 1e6,
-                    (long long)(plan->global_batch * plan->seq_len), (long long)plan->steps);
+    weft_text_print(&text, "%.2f M parameters, %lld %s a step, %lld steps; ",
+                    (double)weft_plan_parameters(plan) / 1e6, (long long)plan->units, plan->unit,
+                    (long long)plan->steps);
     weft_print_bytes(&text, (double)weft_plan_bytes(plan));
     weft_text_add(&text, " planned");
     weft_log_print(log, WEFT_LOG_INFO, "%s", weft_text_get(&text));

@@ -52,6 +52,7 @@ core_libcore_la_SOURCES = \
 	core/compile/mesh/axes.h \
 	core/compile/graph/attrs.c \
 	core/compile/graph/build.c \
+	core/compile/graph/inputs.c \
 	core/compile/graph/cache.c \
 	core/compile/graph/grad.c \
 	core/compile/graph/graph.c \

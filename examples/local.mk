@@ -36,6 +36,11 @@ nobase_dist_doc_DATA += \
 	examples/dct/README.md \
 	examples/dct/dct.c \
 	examples/demo.ini \
+	examples/digits/Makefile \
+	examples/digits/README.md \
+	examples/digits/classifier.c \
+	examples/digits/digits.c \
+	examples/digits/digits.ini \
 	examples/dropout/Makefile \
 	examples/dropout/README.md \
 	examples/dropout/dropout.c \

@@ -182,7 +182,7 @@ static void differ_plans(const json_t *a, const json_t *b, json_t *out)
 /* Measured, or a matter of which step it is. */
 static bool is_measured(const char *key)
 {
-    static const char *const keys[] = {"step",         "time",   "parts",        "tokens_per_s",
+    static const char *const keys[] = {"step",         "time",   "parts",        "tokens_per_s", "samples_per_s",
                                        "step_s",       "data_s", "slowest_rank", "slowest_s",
                                        "median_s",     "mfu",    "peak_bytes",   "base_bytes",
                                        "planned_bytes"};

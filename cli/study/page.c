@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "study/page.h"
 
+#include "folder.h"
 #include "templates.h"
 
 #include <stdlib.h>
@@ -44,7 +45,7 @@ void weft_page_add_run(json_t *page, const char *name, const char *group, const 
     json_t *run = json_pack("{s:s, s:s}", "name", name, "group", group);
     add_series(run, lines, "loss", "loss");
     add_series(run, lines, "eval_loss", "validation");
-    add_series(run, lines, "tokens_per_s", "rate");
+    add_series(run, lines, weft_lines_rate(lines), "rate");
     add_series(run, lines, "grad_norm", "norm");
     json_array_append_new(json_object_get(page, "runs"), run);
 }

@@ -243,7 +243,7 @@ static void add_sizes(json_t *o, const weft_plan *plan, uint64_t program)
     json_object_set_new(o, "parameters", json_integer(weft_plan_parameters(plan)));
     json_object_set_new(o, "trained", json_integer(count_trained(plan->graphs[WEFT_MODE_TRAIN])));
     json_object_set_new(o, "steps", json_integer(plan->steps));
-    json_object_set_new(o, "tokens", json_integer(plan->global_batch * plan->seq_len));
+    json_object_set_new(o, "tokens", json_integer(plan->units));
     json_object_set_new(o, "micro_batches", json_integer(plan->micro_batches));
     json_object_set_new(o, "flops", json_real(l->flops));
     json_object_set_new(o, "model_flops", json_real(l->model_flops));

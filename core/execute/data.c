@@ -11,11 +11,6 @@
 
 /* ---- samples ---- */
 
-typedef struct range {
-    const char *what, *of; /* what the number is, and what says where it must lie */
-    int64_t low, high;
-} range;
-
 /* A sample, and who made it. */
 typedef struct source {
     const char *plugin;
@@ -23,34 +18,45 @@ typedef struct source {
     int64_t number;
 } source;
 
-static weft_status check_range(const int32_t *numbers, int64_t n, const range *r, const source *of,
-                               weft_error *err)
+/* Elements of a field in one sample; 0: the model does not declare one of its dims. */
+static int64_t count_elements(const weft_graph *g, const weft_field *f)
 {
+    int64_t n = 1;
+    for (const char *p = f->shape + strlen("batch"); *p && n; p += strcspn(p, " ")) {
+        p += strspn(p, " ");
+        const weft_dim *d = weft_map_get(&g->dims, p, strcspn(p, " "));
+        n *= d ? d->size : *p == '\0';
+    }
+    return n;
+}
+
+static weft_status check_field(const weft_graph *g, const source *of, const weft_field *f,
+                               const int32_t *numbers, weft_error *err)
+{
+    const weft_dim *below = f->below ? weft_map_get(&g->dims, f->below, strlen(f->below)) : NULL;
+    const int64_t n = count_elements(g, f), high = below ? below->size : INT64_C(1) << 31;
     int64_t i = 0;
-    while (i < n && numbers[i] >= r->low && numbers[i] < r->high)
+    while (i < n && numbers[i] >= f->low && numbers[i] < high)
         i++;
     if (i == n)
         return WEFT_OK;
     return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
-                     "%s sample %" PRId64 " of plugin '%s': %s %" PRId32 " at place %" PRId64
-                     " is not in the range of %s, %" PRId64 " to %" PRId64,
+                     "%s sample %" PRId64 " of plugin '%s': %s has %" PRId32 " at place %" PRId64
+                     ", which is not in the range of the model's %s, %" PRId32 " to %" PRId64,
                      of->split == WEFT_SPLIT_TRAIN ? "training" : "validation", of->number,
-                     of->plugin, r->what, numbers[i], i, r->of, r->low, r->high - 1);
+                     of->plugin, f->name, numbers[i], i, below ? f->below : f->name, f->low,
+                     high - 1);
 }
 
-static weft_status check_sample(const weft_lowered *l, const source *of, const weft_sample *sample,
-                                int64_t seq_len, weft_error *err)
+static weft_status check_sample(const weft_graph *g, const source *of, const weft_sample *sample,
+                                weft_error *err)
 {
-    const weft_dim *vocab = weft_map_get(&l->graph->dims, "vocab", 5),
-                   *table = weft_map_get(&l->graph->dims, "positions", 9); /* if they are learned */
-    int64_t ids = vocab ? vocab->size : INT32_MAX, positions = table ? table->size : INT32_MAX;
-    const range id = {"the id", "the model's vocabulary", 0, ids},
-                label = {"the label", "the model's vocabulary and -1, which does not count", -1,
-                         ids},
-                position = {"the position", "the model's positions", 0, positions};
-    weft_status s = check_range(sample->ids, seq_len, &id, of, err);
-    s = s ? s : check_range(sample->labels, seq_len, &label, of, err);
-    return s ? s : check_range(sample->positions, seq_len, &position, of, err);
+    weft_status s = WEFT_OK;
+    const weft_field *fields = weft_graph_fields(g);
+    for (int i = 0; fields[i].name && !s; i++)
+        if (fields[i].dtype == WEFT_I32 && sample->field[i])
+            s = check_field(g, of, &fields[i], sample->field[i], err);
+    return s;
 }
 
 int64_t weft_count_samples(const weft_run *run, weft_split split)
@@ -63,8 +69,9 @@ static weft_status read_from(weft_run *run, const weft_lowered *l, const weft_da
                              void *self, source *of, weft_sample *sample, weft_error *err)
 {
     of->plugin = weft_plugins_giver(run->plan->plugins, data);
+    sample->number = (int32_t)(of->number & INT32_MAX);
     weft_status s = data->sample(self, of->split, of->number, sample, err);
-    return s ? s : check_sample(l, of, sample, run->plan->seq_len, err);
+    return s ? s : check_sample(l->graph, of, sample, err);
 }
 
 weft_status weft_read_sample(weft_run *run, const weft_lowered *l, weft_split split, int64_t i,
@@ -93,21 +100,48 @@ weft_status weft_read_sample(weft_run *run, const weft_lowered *l, weft_split sp
 
 /* ---- inputs ---- */
 
-weft_status weft_sample_init(weft_sample *s, int64_t seq_len, weft_error *err)
+enum { ALIGNED = 64 };
+
+/* Bytes of a field's elements, up to where the next may begin. */
+static size_t bytes_of_field(const weft_graph *g, const weft_field *f)
 {
-    size_t n = (size_t)seq_len;
-    s->ids = weft_alloc_zero(4 * n, sizeof *s->ids);
-    if (!s->ids)
+    size_t bytes = (size_t)count_elements(g, f) * weft_dtype_size(f->dtype);
+    return (bytes + ALIGNED - 1) / ALIGNED * ALIGNED;
+}
+
+static int32_t *find_text(const weft_sample *s, const weft_field *fields, const char *name)
+{
+    for (int i = 0; fields[i].name; i++)
+        if (strcmp(fields[i].name, name) == 0 && fields[i].dtype == WEFT_I32 &&
+            strcmp(fields[i].shape, "batch seq") == 0)
+            return s->field[i];
+    return NULL;
+}
+
+weft_status weft_sample_init(weft_sample *s, const weft_graph *g, weft_error *err)
+{
+    const weft_field *fields = weft_graph_fields(g);
+    size_t n = 0, bytes = 0;
+    while (fields[n].name)
+        bytes += bytes_of_field(g, &fields[n++]);
+    size_t head = (n * sizeof(void *) + ALIGNED) / ALIGNED * ALIGNED;
+    void **list = weft_alloc_zero(1, head + bytes);
+    if (!list)
         return weft_fail_memory(err);
-    s->labels = s->ids + n;
-    s->positions = s->labels + n;
-    s->segments = s->positions + n;
+    char *at = (char *)list + head;
+    for (size_t i = 0; i < n; i++, at += bytes_of_field(g, &fields[i - 1]))
+        list[i] = count_elements(g, &fields[i]) ? at : NULL;
+    *s = (weft_sample){.field = list};
+    s->ids = find_text(s, fields, "ids");
+    s->labels = find_text(s, fields, "labels");
+    s->positions = find_text(s, fields, "positions");
+    s->segments = find_text(s, fields, "segments");
     return WEFT_OK;
 }
 
 void weft_sample_release(weft_sample *s)
 {
-    weft_free(s->ids);
+    weft_free((void *)(uintptr_t)s->field);
     memset(s, 0, sizeof *s);
 }
 
@@ -147,53 +181,36 @@ void *weft_batch_input(const weft_batch *b, int64_t micro, const char *name, wef
     return base + buffer->offset;
 }
 
-/* What a sample fills. Each input has a layout of its own, so which rows a rank needs is asked of
- * every one of them. */
-static const struct filled {
-    const char *name;
-    size_t field; /* of weft_sample */
-    int32_t pad;  /* where there is no sample */
-    bool step;    /* [micro batch seq], else [batch seq] of each micro-batch */
-} filled[] = {
-    {"ids", offsetof(weft_sample, ids), 0, false},
-    {"labels", offsetof(weft_sample, labels), -1, false},
-    {"positions", offsetof(weft_sample, positions), 0, false},
-    {"segments", offsetof(weft_sample, segments), 0, false},
-    {"step_labels", offsetof(weft_sample, labels), -1, true},
-};
-enum { N_FILLED = sizeof filled / sizeof filled[0] };
-
-/* NULL: no sample fills it. "labels+2" is filled as "labels" is. */
-static const struct filled *find_filled(const char *name)
-{
-    size_t n = weft_input_shift(name) ? strcspn(name, "+") : strlen(name);
-    for (int i = 0; i < N_FILLED; i++)
-        if (strlen(filled[i].name) == n && strncmp(filled[i].name, name, n) == 0)
-            return &filled[i];
-    return NULL;
-}
-
-/* This rank's columns of one row of an input. */
+/* This rank's part of one sample in an input. Each input has a layout of its own, so which rows a
+ * rank needs is asked of every one of them. */
 typedef struct part {
-    int64_t at;      /* of the first, in the local tensor */
-    int64_t from, n; /* in the sample */
+    const weft_graph *g;
+    const weft_value *v;
+    const weft_field *field;
+    const weft_sample *sample; /* NULL: there is none */
+    weft_tensor t;
+    int batch;  /* the dim: 1 behind the step's micro-batches, else 0 */
+    int64_t at; /* of its first element, in the local tensor */
 } part;
 
 static bool find_part(const weft_lowered *l, const weft_value *v, int64_t micro, int64_t row,
-                      part *out)
+                      part *p)
 {
-    const struct filled *f = find_filled(v->name);
-    weft_tensor t;
-    if (!f || l->buffer_of[v->id] < 0)
+    bool of_step;
+    *p = (part){.g = l->graph, .v = v, .field = weft_input_field(l->graph, v->name, &of_step)};
+    if (!p->field || l->buffer_of[v->id] < 0)
         return false;
-    weft_local_tensor(l->graph, v, l->coord, &t);
-    const int64_t *lo = t.lo + f->step, *size = t.size + f->step; /* of batch, seq */
-    *out = (part){.at = row - lo[0], .from = lo[1], .n = size[1]};
-    if (out->at < 0 || out->at >= size[0] || out->n == 0)
+    weft_local_tensor(l->graph, v, l->coord, &p->t);
+    p->batch = of_step;
+    const int64_t *lo = p->t.lo + p->batch, *size = p->t.size + p->batch;
+    int64_t n = 1; /* elements of a row */
+    for (int d = p->batch + 1; d < p->t.n_dims; d++)
+        n *= p->t.size[d];
+    if (row < lo[0] || row >= lo[0] + size[0] || n == 0)
         return false;
-    if (f->step && (micro < t.lo[0] || micro >= t.lo[0] + t.size[0]))
+    if (of_step && (micro < p->t.lo[0] || micro >= p->t.lo[0] + p->t.size[0]))
         return false;
-    out->at = ((f->step ? (micro - t.lo[0]) * size[0] : 0) + out->at) * size[1];
+    p->at = ((of_step ? (micro - p->t.lo[0]) * size[0] : 0) + row - lo[0]) * n;
     return true;
 }
 
@@ -206,31 +223,47 @@ bool weft_owns_row(const weft_lowered *l, int64_t micro, int64_t row)
     return false;
 }
 
-static const int32_t *field_of(const weft_sample *s, const struct filled *f)
-{
-    int32_t *data;
-    memcpy(&data, (const char *)s + f->field, sizeof data);
-    return data;
-}
-
 /* The label `shift` places behind place i; -1 where the sample or the document ends before. Whoever
  * holds a part of a sample is given whole ones, so no rank needs another's labels. */
 static int32_t label_behind(const weft_sample *s, int64_t seq_len, int64_t i, int64_t shift)
 {
     int64_t k = i + shift;
-    return k < seq_len && s->segments[k] == s->segments[i] ? s->labels[k] : -1;
+    bool there = k < seq_len && (!s->segments || s->segments[k] == s->segments[i]);
+    return there ? s->labels[k] : -1;
 }
 
-static void fill_part(const weft_graph *g, const weft_value *v, const part *p, const weft_sample *s,
-                      int32_t *to)
+static const void *data_of(const part *p)
 {
-    const struct filled *f = find_filled(v->name);
-    const int64_t shift = weft_input_shift(v->name), seq_len = v->dims[v->n_dims - 1].size;
-    const int32_t *from = s ? field_of(s, f) : NULL;
-    for (int64_t k = 0; k < p->n; k++) {
-        int64_t at = weft_seq_place(g, p->from + k);
-        to[k] = !s ? f->pad : shift ? label_behind(s, seq_len, at, shift) : from[at];
+    return p->field == &weft_number_field ? &p->sample->number
+                                          : p->sample->field[p->field - weft_graph_fields(p->g)];
+}
+
+/* Element i of the sample, or what stands for it, to place k of the input. */
+static void put_element(const part *p, int64_t i, int64_t k)
+{
+    const int64_t shift = weft_input_shift(p->v->name);
+    if (p->t.dtype != WEFT_I32)
+        weft_tensor_set(&p->t, k, p->sample ? ((const float *)data_of(p))[i] : p->field->pad);
+    else
+        ((int32_t *)p->t.data)[k] =
+            !p->sample ? p->field->pad
+            : shift    ? label_behind(p->sample, weft_graph_seq_len(p->g), i, shift)
+                       : ((const int32_t *)data_of(p))[i];
+}
+
+/* From dim d on, row by row, into the places from k on; i: where the dims before it are in the
+ * sample. Returns the place behind what was filled. */
+static int64_t fill_dims(const part *p, int d, int64_t i, int64_t k)
+{
+    if (d == p->t.n_dims) {
+        put_element(p, i, k);
+        return k + 1;
     }
+    const bool ordered = strcmp(p->v->dims[d].name, "seq") == 0;
+    const int64_t lo = p->t.lo[d], hi = lo + p->t.size[d];
+    for (int64_t at = lo; at < hi; at++)
+        k = fill_dims(p, d + 1, i * p->t.whole[d] + (ordered ? weft_seq_place(p->g, at) : at), k);
+    return k;
 }
 
 void weft_fill_inputs(const weft_batch *b, int64_t micro, int64_t row, const weft_sample *s)
@@ -242,18 +275,24 @@ void weft_fill_inputs(const weft_batch *b, int64_t micro, int64_t row, const wef
         part p;
         if (!find_part(l, v, micro, row, &p))
             continue;
-        int64_t of = find_filled(v->name)->step ? 0 : micro;
-        int32_t *to = weft_batch_input(b, of, v->name, &t);
-        fill_part(l->graph, v, &p, s, to + p.at);
+        p.sample = s;
+        p.t.data = weft_batch_input(b, p.batch ? 0 : micro, v->name, &t);
+        fill_dims(&p, p.batch + 1, 0, p.at);
     }
 }
 
 void weft_fill_step(const weft_batch *b, int64_t step)
 {
     weft_tensor t;
-    int32_t *index = weft_batch_input(b, 0, "index", &t);
-    for (int64_t i = 0; index && i < t.size[0]; i++)
-        index[i] = (int32_t)weft_seq_place(b->l->graph, t.lo[0] + i);
+    const weft_graph *g = b->l->graph;
+    for (int k = 0; k < g->n_inputs; k++) {
+        const weft_value *v = g->inputs_list[k];
+        const bool ordered = v->n_dims && strcmp(v->dims[0].name, "seq") == 0;
+        const bool is_index = strncmp(v->name, "index", 5) == 0 && strchr(":", v->name[5]);
+        int32_t *index = is_index ? weft_batch_input(b, 0, v->name, &t) : NULL;
+        for (int64_t i = 0; index && i < t.size[0]; i++)
+            index[i] = (int32_t)(ordered ? weft_seq_place(g, t.lo[0] + i) : t.lo[0] + i);
+    }
     void *at = weft_batch_input(b, 0, "step", &t);
     float number = (float)step;
     if (at)
@@ -331,7 +370,7 @@ static weft_status fill(weft_run *run, const weft_batch *b, int64_t first, weft_
 {
     const weft_lowered *l = run->plan->lowered[WEFT_MODE_TRAIN];
     weft_sample sample;
-    weft_status s = weft_sample_init(&sample, run->plan->seq_len, err);
+    weft_status s = weft_sample_init(&sample, l->graph, err);
     for (int64_t i = 0; i < run->plan->global_batch && !s; i++) {
         int64_t micro = i / run->plan->micro_batch, row = i % run->plan->micro_batch;
         if (!weft_owns_row(l, micro, row))

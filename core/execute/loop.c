@@ -44,7 +44,7 @@ static weft_status read_reports(weft_run *run, weft_error *err)
     if (s)
         return s;
     run->view.loss = read[0];
-    run->view.tokens = (int64_t)read[1];
+    run->view.tokens = read[1] > 0 && g->counted ? run->plan->global_batch : (int64_t)read[1];
     if (run->view.tokens == 0)
         run->view.loss = NAN; /* a mean of nothing */
     run->view.grad_norm = NAN;
@@ -111,9 +111,8 @@ static weft_status explain(weft_run *run, weft_error *err)
                              (long long)run->view.step, run->view.loss, run->view.grad_norm);
     }
     return weft_fail(err, WEFT_ERR_REPEATS, WEFT_NOWHERE,
-                     "step %lld has nothing to learn from: not one of its %lld tokens has a label",
-                     (long long)run->view.step,
-                     (long long)(run->plan->global_batch * run->plan->seq_len));
+                     "step %lld has nothing to learn from: not one of its %lld %s has a label",
+                     (long long)run->view.step, (long long)run->plan->units, run->plan->unit);
 }
 
 static weft_status update(weft_run *run, weft_error *err)

@@ -239,7 +239,8 @@ static weft_status begin_data(weft_run *run, weft_error *err)
     if (!run->data)
         return weft_fail(err, WEFT_ERR_INPUT, weft_params_where(run->plan->weft, "plugins"),
                          "no listed plugin gives data; list one, as text, in [weft] plugins");
-    weft_status s = run->data->begin(run->data_self, run->plan->seq_len, run->seed, err);
+    weft_status s = run->data->fit ? run->data->fit(run->data_self, g, err) : WEFT_OK;
+    s = s ? s : run->data->begin(run->data_self, run->plan->seq_len, run->seed, err);
     if (s || !run->tokenizer)
         return s;
     const weft_dim *vocab = weft_map_get(&g->dims, "vocab", 5);
@@ -284,6 +285,7 @@ weft_status weft_run_create(weft_plan *plan, const weft_host *host, weft_run **o
         .ranks = plan->ranks,
         .dir = host->dir,
         .steps = plan->steps,
+        .unit = plan->unit,
         .micro_batch = -1,
         .core = run,
         .mesh = &plan->mesh,

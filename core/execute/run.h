@@ -264,7 +264,7 @@ void weft_fill_inputs(const weft_batch *batch, int64_t micro, int64_t row,
 void weft_fill_step(const weft_batch *batch, int64_t step);
 /* number: what the graph is told of the micro-batch that lies at place `micro` of the batch. */
 void weft_fill_micro_batch(const weft_batch *batch, int64_t micro, int64_t number);
-weft_status weft_sample_init(weft_sample *s, int64_t seq_len, weft_error *err);
+weft_status weft_sample_init(weft_sample *s, const weft_graph *g, weft_error *err);
 void weft_sample_release(weft_sample *s);
 /* Sample i of a split from the data plugin, checked: no kernel sees an id, label or
  * position that is out of range. Everything that wants a sample takes it here. */

@@ -92,7 +92,9 @@
     DO(data, sample, 3, (weft_split, split, int64_t, i, const weft_sample *, out)) \
     TELL(data, describe, 1, (weft_text *, text)) \
     ASK(data, fingerprint, uint64_t, 0, ()) \
-    ASK(data, one_document, bool, 0, ())
+    ASK(data, one_document, bool, 0, ()) \
+    ASK(data, fields, const weft_field *, 0, ()) \
+    DO(data, fit, 1, (const weft_graph *, g))
 
 #define GENERATOR(DO, ASK, TELL) \
     ASK(generator, context, int64_t, 0, ()) \

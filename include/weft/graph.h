@@ -222,6 +222,8 @@ bool weft_node_has(const weft_node *n, const char *key);
  * dims. "batch" and "seq" are declared by the core. Declaring a name again with other sizes is an
  * error. */
 void weft_graph_dim(weft_graph *g, const char *name, int64_t units, int64_t grain);
+/* The elements of a dim of this name; 0: nobody has declared it. */
+int64_t weft_graph_size(const weft_graph *g, const char *name);
 
 /* Nodes added from now on belong to this block / chunk. */
 void weft_graph_set_block(weft_graph *g, int block);
@@ -254,14 +256,16 @@ weft_value *weft_add_state(weft_graph *g, const char *name, const char *shape, w
  * optimizer's moments. */
 weft_value *weft_add_state_like(weft_graph *g, const char *name, weft_value *of, weft_dtype dtype,
                                 weft_state_kind kind);
-/* Data or a number from the run. Known names: ids, labels, index, positions, segments [batch seq]
- * or [seq] (index), scope micro_batch; labels+K, K from 1: the label K places further on in the
- * sample, -1 where the sample ends before or that place is of another segment; step_labels, and
- * step_labels+K, [micro batch seq], scope step_begin; step []
- * (1-based step number, f32); micro_batch [] (its number in the step, or in the validation, from 0,
- * f32; 0 where text is written), scope micro_batch; last [batch] (generate: the last position's
- * place); cached_index [context] and cached_segments [batch context] (generate: index and segments
- * of what is in the key-value cache). The same name twice gives the same value. */
+/* Data or a number from the run. Known names: each field of the samples (weft_data; of text ids,
+ * labels, positions, segments [batch seq]), and sample [batch] (the number of each, i32; random
+ * numbers made of it are the same on every mesh), scope micro_batch; step_FIELD [micro batch ...],
+ * the same of all the step's micro-batches, scope step_begin; labels+K and step_labels+K, K from 1:
+ * the label K places further on in the sample, -1 where the sample ends before or that place is of
+ * another segment; index [seq] and index:DIM [DIM] (places from 0 on, i32), step [] (1-based step
+ * number, f32), scope step_begin; micro_batch [] (its number in the step, or in the validation,
+ * from 0, f32; 0 where text is written), scope micro_batch; last [batch] (generate: the last
+ * position's place); cached_index [context] and cached_segments [batch context] (generate: index
+ * and segments of what is in the key-value cache). The same name twice gives the same value. */
 weft_value *weft_add_input(weft_graph *g, const char *name);
 
 /* A node of op `op` (found by name, NULL-safe operands). Returns result 0. name: of result 0, NULL
@@ -338,6 +342,10 @@ typedef struct weft_head {
 void weft_add_head_with(weft_graph *g, weft_value *hidden, weft_value *weight,
                         const weft_head *options);
 
+/* Says what the loss is the mean of, before it has a term: `count`, one number. Training: of the
+ * whole step, which weft_add_input's "step_FIELD" is for, or a constant; validation: of the
+ * micro-batch. Without it: labels from 0 on of the field `labels`. Below 1, 1 is divided by. */
+void weft_set_loss_count(weft_graph *g, weft_value *count);
 /* Training: one more term of the loss, weight times the sum over the step's micro-batches of
  * `scalar`, which is a sum over tokens, over the number of the step's valid tokens: as the head's
  * loss is, on every mesh and with any number of micro-batches. PER_MICRO_BATCH: weight times the

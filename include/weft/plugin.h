@@ -127,7 +127,10 @@ typedef struct weft_run_view {
     int rank, ranks;
     const char *dir;              /* run folder; NULL: none */
     int64_t step, steps;          /* 1-based step (START: steps finished before), total */
-    int64_t tokens, total_tokens; /* of this step (valid labels), since the start of training */
+    /* What is counted next: "tokens", those with a label, or, of data without a sequence of labels,
+     * and where the model says by what the loss is divided, "samples". */
+    const char *unit;
+    int64_t tokens, total_tokens; /* of this step, since the start of training */
     int64_t samples;              /* global samples consumed */
     int64_t skipped, in_a_row;    /* updates left out so far; of these, the last ones */
     double loss, grad_norm;       /* of STEP_END, NOT_FINITE */

@@ -241,13 +241,31 @@ typedef struct weft_tokenizer {
 
 typedef enum weft_split { WEFT_SPLIT_TRAIN, WEFT_SPLIT_VALIDATION } weft_split;
 
-/* One sample: seq_len + 1 consecutive tokens of the packed stream, hence seq_len pairs of (id, next
- * id). */
+/* What samples have: an array, and an input of that name for models (weft_add_input). */
+typedef struct weft_field {
+    const char *name;  /* not that of an input which the core fills, and without "step_" ahead */
+    const char *shape; /* "batch", and behind it dims that the model declares: "batch rows columns" */
+    weft_dtype dtype;  /* WEFT_I32, or WEFT_F32, which models get in weft_graph_dtype */
+    /* Integers: from `low` on, and below the size of this dim, where the model has it; NULL: any.
+     * The core checks them, for kernels index memory with them. */
+    const char *below;
+    int32_t low;
+    int32_t pad; /* what fills a sample that is not there, behind the last one of validation */
+} weft_field;
+
+/* One sample, to be filled. */
 typedef struct weft_sample {
-    int32_t *ids;       /* [seq_len], from 0 on and below the model's vocabulary; the core checks */
-    int32_t *labels;    /* [seq_len], the same; -1: ignored */
-    int32_t *positions; /* [seq_len], from 0 on; below what the model has, if it learns them */
-    int32_t *segments;  /* [seq_len]; equal: may attend to each other */
+    /* Of text, [seq_len]: if data have no fields of their own, or have integers "batch seq" of this
+     * name; else NULL. seq_len + 1 consecutive tokens of the packed stream, hence seq_len pairs of
+     * (id, next id). */
+    int32_t *ids;       /* from 0 on and below the model's vocabulary; the core checks */
+    int32_t *labels;    /* the same; -1: ignored */
+    int32_t *positions; /* from 0 on; below what the model has, if it learns them */
+    int32_t *segments;  /* equal: may attend to each other */
+    /* An array for each of the data's fields, in their order: of the dims behind "batch", row by
+     * row. NULL: the model declares no dim of a name that the field has. */
+    void *const *field;
+    int32_t number; /* filled by the core: the low 31 bits of weft_data.sample's `i` */
 } weft_sample;
 
 /* capability "data". sample() may be called from a thread of its own; it calls neither OpenMP nor
@@ -270,6 +288,13 @@ typedef struct weft_data {
      * kernels that know of no documents; a sample that breaks the promise ends the run. NULL: no
      * promise. */
     bool (*one_document)(void *self);
+    /* Which fields samples have, ended by one without a name; the same from create on. NULL: ids,
+     * labels, positions and segments. Speeds and counts are of tokens if labels have a sequence,
+     * else of samples. */
+    const weft_field *(*fields)(void *self);
+    /* Called right before begin: have the dims of its fields the sizes that the data have?
+     * weft_graph_size says what the model gives them. NULL: any will do. */
+    weft_status (*fit)(void *self, const weft_graph *g, weft_error *err);
 } weft_data;
 
 /* ---- generator: decides when text is generated and picks the next id ---- */
@@ -316,7 +341,7 @@ typedef struct weft_state_tensor {
 typedef struct weft_progress {
     int64_t step;     /* finished steps */
     int64_t samples;  /* global samples consumed: the data position */
-    int64_t tokens;   /* with a label, since the start of training */
+    int64_t tokens;   /* as weft_run_view.total_tokens */
     int64_t skipped;  /* steps whose update was left out */
     int64_t in_a_row; /* of these, how many were the last ones */
 } weft_progress;

@@ -88,13 +88,13 @@ static void print_forecast(const weft_plan *plan, const outlook *o, weft_text *t
 {
     const weft_roofline *r = o->r;
     const weft_forecast *f = &o->best;
-    const double tokens = (double)plan->global_batch * (double)plan->seq_len;
+    const double tokens = (double)plan->units;
     weft_text_print(text, "predicted, by a roofline of %s: step %s", r->rates.name,
                     f->n_unknown ? "at least " : "");
     print_range(text, f->step_s, o->worst.step_s, weft_print_seconds);
     weft_text_add(text, f->n_unknown ? ", at most " : ", ");
     print_range(text, tokens / o->worst.step_s, tokens / f->step_s, print_count);
-    weft_text_add(text, " tokens/s (");
+    weft_text_print(text, " %s/s (", plan->unit);
     print_range(text, tokens / o->worst.step_s / plan->ranks, tokens / f->step_s / plan->ranks,
                 print_count);
     weft_text_add(text, " a rank)");

@@ -47,7 +47,10 @@ int64_t weft_plan_parameters(const weft_plan *plan)
 int64_t weft_plan_idle(const weft_plan *plan)
 {
     const weft_graph *g = plan->graphs[WEFT_MODE_TRAIN];
-    const weft_value *ids = weft_map_get(&g->inputs, "ids", 3);
+    const weft_value *ids = NULL; /* or whatever else has samples */
+    for (int i = 0; i < g->n_inputs && !ids; i++)
+        if (weft_value_dim(g->inputs_list[i], "batch") == 0)
+            ids = g->inputs_list[i];
     int axes[WEFT_MAX_AXES];
     int64_t shares = 1;
     for (int i = ids ? weft_layout_list(ids->layout, 0, axes) - 1 : -1; i >= 0; i--)
@@ -597,7 +600,6 @@ static void print_asked(const weft_request *r, weft_text *text)
 void weft_plan_print(const weft_plan *plan, bool times, weft_text *text)
 {
     const weft_lowered *l = plan->lowered[WEFT_MODE_TRAIN];
-    int64_t tokens = plan->global_batch * plan->seq_len;
     const weft_graph *g = plan->graphs[WEFT_MODE_TRAIN];
     int64_t parameters = weft_plan_parameters(plan), frozen = count_parameters(g, true);
     weft_text_print(text, "parameters: %lld in %d tensors, %d blocks", (long long)parameters,
@@ -606,11 +608,13 @@ void weft_plan_print(const weft_plan *plan, bool times, weft_text *text)
         weft_text_print(text, "; %lld are trained, the others frozen",
                         (long long)(parameters - frozen));
     weft_text_add(text, "\n");
-    weft_text_print(
-        text, "step: %lld tokens = %lld samples of %lld in %lld micro-batch%s, on %d rank%s\n",
-        (long long)tokens, (long long)plan->global_batch, (long long)plan->seq_len,
-        (long long)plan->micro_batches, plan->micro_batches == 1 ? "" : "es", plan->ranks,
-        plan->ranks == 1 ? "" : "s");
+    weft_text_print(text, "step: %lld %s", (long long)plan->units, plan->unit);
+    if (strcmp(plan->unit, "tokens") == 0)
+        weft_text_print(text, " = %lld samples of %lld", (long long)plan->global_batch,
+                        (long long)plan->seq_len);
+    weft_text_print(text, " in %lld micro-batch%s, on %d rank%s\n", (long long)plan->micro_batches,
+                    plan->micro_batches == 1 ? "" : "es", plan->ranks,
+                    plan->ranks == 1 ? "" : "s");
     if (weft_plan_idle(plan) > 0)
         weft_text_print(text,
                         "warning: %lld shares of a micro-batch have no sample, and their ranks "

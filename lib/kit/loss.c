@@ -19,13 +19,33 @@ static void add_to(weft_graph *g, weft_value **total, weft_value *term)
     *total = *total ? weft_add2(g, "add", (*total)->name, *total, term) : term;
 }
 
+void weft_set_loss_count(weft_graph *g, weft_value *count)
+{
+    if (!count || weft_graph_status(g))
+        return;
+    const bool train = g->config.mode == WEFT_MODE_TRAIN;
+    const char *wrong = g->tokens            ? "the loss has a term already"
+                        : count->n_dims      ? "it has dims; take its sum"
+                        : count->dtype == WEFT_I32 ? "it is an integer"
+                        : train && count->node->scope == WEFT_MICRO_BATCH
+                            ? "each micro-batch has its own; make it of what is read of the whole "
+                              "step, as step_labels"
+                            : NULL;
+    if (wrong)
+        weft_graph_fail(g, WEFT_ERR_INTERNAL, WEFT_NOWHERE,
+                        "%s cannot be what the loss is divided by: %s", count->name, wrong);
+    g->tokens = count;
+    g->counted = true;
+}
+
 /* Every term is scaled once, by the valid tokens of the whole global batch. */
 static weft_value *inverse_tokens(weft_graph *g)
 {
     if (g->inverse)
         return g->inverse;
     weft_graph_set_block(g, WEFT_BLOCK_NONE);
-    g->tokens = weft_add1(g, "count_valid", "tokens", weft_add_input(g, "step_labels"));
+    if (!g->tokens)
+        g->tokens = weft_add1(g, "count_valid", "tokens", weft_add_input(g, "step_labels"));
     g->inverse = weft_add1(g, "reciprocal", "inv_tokens", g->tokens);
     weft_graph_set_block(g, WEFT_BLOCK_HEAD);
     return g->inverse;

@@ -83,6 +83,14 @@ static void add_int(weft_text *text, const char *key, int64_t x)
     weft_text_print(text, "%" PRId64, x);
 }
 
+/* A key that has the unit in it: before, and behind it. */
+static const char *key_of(const weft_run_view *run, char key[64], const char *before,
+                          const char *behind)
+{
+    snprintf(key, 64, "%s%s%s", before, run->unit, behind);
+    return key;
+}
+
 static void add_time(weft_text *text)
 {
     add_key(text, "time");
@@ -105,6 +113,7 @@ static bool has_field(const char *name)
         "step",          "loss",      "grad_norm",   "lr",    "tokens",     "total_tokens",
         "tokens_per_s",  "step_s",    "data_s",      "mfu",   "peak_bytes", "base_bytes",
         "planned_bytes", "eval_loss", "eval_tokens", "parts", "time",       "skipped",
+        "samples",       "total_samples", "samples_per_s", "eval_samples",
         "slowest_rank",  "slowest_s", "median_s",    "hash",  "state_hash"};
     for (size_t i = 0; i < sizeof fields / sizeof fields[0]; i++)
         if (strcmp(fields[i], name) == 0)
@@ -130,15 +139,16 @@ static void add_parts(weft_text *text, const weft_run_view *run)
 
 void metrics_add_step_json(weft_text *text, const weft_run_view *run, const metrics_hash *hash)
 {
+    char key[64];
     weft_text_add(text, "{");
     add_int(text, "step", run->step);
     add_exact(text, "loss", run->loss);
     add_exact(text, "grad_norm", run->grad_norm);
     add_exact(text, "lr", metrics_report(run, "lr"));
-    add_int(text, "tokens", run->tokens);
-    add_int(text, "total_tokens", run->total_tokens);
+    add_int(text, run->unit, run->tokens);
+    add_int(text, key_of(run, key, "total_", ""), run->total_tokens);
     add_int(text, "skipped", run->skipped);
-    add_measured(text, "tokens_per_s", metrics_tokens_per_s(run));
+    add_measured(text, key_of(run, key, "", "_per_s"), metrics_rate(run));
     add_measured(text, "step_s", run->step_s);
     add_measured(text, "data_s", run->data_s);
     if (run->slowest_s > 0) {
@@ -164,21 +174,22 @@ void metrics_add_step_json(weft_text *text, const weft_run_view *run, const metr
 
 void metrics_add_eval_json(weft_text *text, const weft_run_view *run)
 {
+    char key[64];
     weft_text_add(text, "{");
     add_int(text, "step", run->step);
     add_exact(text, "eval_loss", run->eval_loss);
-    add_int(text, "eval_tokens", run->eval_tokens);
+    add_int(text, key_of(run, key, "eval_", ""), run->eval_tokens);
     add_time(text);
     weft_text_add(text, "}");
 }
 
 /* ---- lines for people ---- */
 
-static void add_rates(weft_text *text, const metrics_window *window)
+static void add_rates(weft_text *text, const weft_run_view *run, const metrics_window *window)
 {
     double mfu = metrics_median(window, window->mfu);
-    metrics_add_count(text, metrics_median(window, window->tokens_per_s));
-    weft_text_add(text, " tokens/s");
+    metrics_add_count(text, metrics_median(window, window->rate));
+    weft_text_print(text, " %s/s", run->unit);
     if (isfinite(mfu))
         weft_text_print(text, "  MFU %.1f%%", 100 * mfu);
 }
@@ -218,8 +229,8 @@ static void add_part(weft_text *text, int part, const weft_run_view *run,
         weft_text_print(text, "  MFU %.1f%%", 100 * mfu);
     if (part == RATE) {
         weft_text_add(text, "  ");
-        metrics_add_count(text, metrics_median(window, window->tokens_per_s));
-        weft_text_add(text, " tokens/s");
+        metrics_add_count(text, metrics_median(window, window->rate));
+        weft_text_print(text, " %s/s", run->unit);
     } else if (part == LEFT) {
         weft_text_add(text, "  left ");
         metrics_add_time(text, time_left(run, window));
@@ -253,7 +264,7 @@ void metrics_add_eval_line(weft_text *text, const weft_run_view *run)
     weft_text_print(text, "step %" PRId64 "/%" PRId64 "  validation loss %.4f over ", run->step,
                     run->steps, run->eval_loss);
     metrics_add_count(text, (double)run->eval_tokens);
-    weft_text_add(text, " tokens");
+    weft_text_print(text, " %s", run->unit);
 }
 
 static const char *ending(weft_status status)
@@ -273,11 +284,11 @@ void metrics_add_summary(weft_text *text, const weft_run_view *run, const metric
         return;
     weft_text_add(text, ": ");
     metrics_add_count(text, (double)run->total_tokens);
-    weft_text_print(text, " tokens, loss %.4f, ", loss);
+    weft_text_print(text, " %s, loss %.4f, ", run->unit, loss);
     if (run->skipped > 0)
         weft_text_print(text, "%" PRId64 " update%s skipped, ", run->skipped,
                         run->skipped == 1 ? "" : "s");
-    add_rates(text, window);
+    add_rates(text, run, window);
     weft_text_add(text, ", peak memory ");
     add_bytes(text, (double)memory->peak);
     weft_text_add(text, " (weft itself and data ");
@@ -306,8 +317,8 @@ static void add_field(weft_text *text, int which, const weft_run_view *run,
         break;
     case 2:
         weft_text_add(text, "  ");
-        metrics_add_count(text, metrics_median(window, window->tokens_per_s));
-        weft_text_add(text, " tokens/s");
+        metrics_add_count(text, metrics_median(window, window->rate));
+        weft_text_print(text, " %s/s", run->unit);
         break;
     case 3:
         if (isfinite(mfu))

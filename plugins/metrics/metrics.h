@@ -11,12 +11,12 @@ enum { METRICS_WINDOW = 20 }; /* steps that rates are smoothed over */
 
 /* The last steps' times and rates. Zero-initialised is valid and empty. */
 typedef struct metrics_window {
-    double step_s[METRICS_WINDOW], tokens_per_s[METRICS_WINDOW], mfu[METRICS_WINDOW];
+    double step_s[METRICS_WINDOW], rate[METRICS_WINDOW], mfu[METRICS_WINDOW];
     int64_t n; /* steps ever noted */
 } metrics_window;
 
 /* NaN where a figure cannot be known: no time passed, no peak rate. */
-double metrics_tokens_per_s(const weft_run_view *run);
+double metrics_rate(const weft_run_view *run);
 double metrics_mfu(const weft_run_view *run);
 /* The value of the report called `name`, NaN if there is none. */
 double metrics_report(const weft_run_view *run, const char *name);

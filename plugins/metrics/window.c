@@ -4,7 +4,7 @@
 #include <math.h>
 #include <string.h>
 
-double metrics_tokens_per_s(const weft_run_view *run)
+double metrics_rate(const weft_run_view *run)
 {
     return run->step_s > 0 ? (double)run->tokens / run->step_s : NAN;
 }
@@ -29,7 +29,7 @@ void metrics_window_add(metrics_window *window, const weft_run_view *run)
 {
     int i = (int)(window->n++ % METRICS_WINDOW);
     window->step_s[i] = run->step_s;
-    window->tokens_per_s[i] = metrics_tokens_per_s(run);
+    window->rate[i] = metrics_rate(run);
     window->mfu[i] = metrics_mfu(run);
 }
 

@@ -126,6 +126,7 @@ static void print(const prometheus *p, const weft_run_view *run, bool running, w
 {
     const double mfu = ratio(run->flops, run->step_s * run->peak_flops);
     const weft_saves *saves = run->saves;
+    const bool samples = strcmp(run->unit, "samples") == 0;
     const figure list[] = {
         {"running", "gauge", "1 while the run goes on, 0 when it has ended.", running},
         {"failed", "gauge", "1 if the run has ended with an error.",
@@ -135,9 +136,9 @@ static void print(const prometheus *p, const weft_run_view *run, bool running, w
         {"ranks", "gauge", "Ranks of the run.", run->ranks},
         {"last_step_timestamp_seconds", "gauge", "When the last step was finished.",
          1e-9 * (double)weft_utc()},
-        {"loss", "gauge", "Mean loss per token of the last step.", run->loss},
+        {"loss", "gauge", samples ? "Mean loss of the last step." : "Mean loss per token of the last step.", run->loss},
         {"grad_norm", "gauge", "Norm of all gradients before clipping.", run->grad_norm},
-        {"validation_loss", "gauge", "Mean loss per token of the last validation.", p->eval_loss},
+        {"validation_loss", "gauge", samples ? "Mean loss of the last validation." : "Mean loss per token of the last validation.", p->eval_loss},
         {"skipped_updates_total", "counter",
          "Updates left out since the start of training: the step was not finite.",
          (double)run->skipped},
@@ -163,9 +164,13 @@ static void print(const prometheus *p, const weft_run_view *run, bool running, w
          run->slowest_s > 0 ? run->slowest_s : NAN},
         {"median_rank_seconds", "gauge", "The same of the median of all ranks.",
          run->slowest_s > 0 ? run->median_s : NAN},
-        {"tokens_total", "counter", "Tokens with a label since the start of training.",
+        {samples ? "samples_total" : "tokens_total", "counter",
+         samples ? "Samples since the start of training."
+                 : "Tokens with a label since the start of training.",
          (double)run->total_tokens},
-        {"tokens_per_second", "gauge", "Tokens of the last step by its time, all ranks.",
+        {samples ? "samples_per_second" : "tokens_per_second", "gauge",
+         samples ? "Samples of the last step by its time, all ranks."
+                 : "Tokens of the last step by its time, all ranks.",
          ratio((double)run->tokens, run->step_s)},
         {"step_seconds", "gauge", "Time of the last step.", run->step_s},
         {"data_seconds", "gauge", "Of it, waiting for data.", run->data_s},

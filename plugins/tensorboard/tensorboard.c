@@ -165,16 +165,17 @@ static weft_status on_step_end(tensorboard *t, const weft_run_view *run, weft_er
     if (run->step % t->every != 0 && run->step != t->first && run->step != run->steps)
         return write_out(t, &text, err); /* what waits */
     const double rate = ratio(run->flops, run->step_s), mfu = 100 * ratio(rate, run->peak_flops);
+    const bool samples = strcmp(run->unit, "samples") == 0;
     tensorboard_scalar list[MOST_SCALARS] = {
         {"loss_metrics/global_avg_loss", run->loss},
         {"grad_norm", run->grad_norm},
-        {"throughput(tps)", ratio((double)run->tokens, run->step_s) / run->ranks},
+        {samples ? "throughput(samples/s)" : "throughput(tps)", ratio((double)run->tokens, run->step_s) / run->ranks},
         {"tflops", rate / 1e12},
         {"mfu(%)", mfu > 100 ? 100 : mfu},
         {"time_metrics/end_to_end(s)", run->step_s},
         {"time_metrics/data_loading(s)", run->data_s},
         {"time_metrics/data_loading(%)", 100 * ratio(run->data_s, run->step_s)},
-        {"n_tokens_seen", (double)run->total_tokens},
+        {samples ? "n_samples_seen" : "n_tokens_seen", (double)run->total_tokens},
         {"memory/process_peak(GiB)", gib(run->peak_bytes)},
         {"memory/planned(GiB)", gib(run->planned_bytes)},
     };

@@ -218,7 +218,7 @@ model_numbers model_run_logits(model_run *m, int64_t sample, int64_t last)
     assert_non_null(m->samples.ids);
     assert_int_equal(l->graph->config.sizes.seq_len, m->plan->seq_len);
     check(m, weft_batch_create(m->run, WEFT_MODE_GENERATE, 1, &batch, &m->err), "logits");
-    check(m, weft_sample_init(&s, m->plan->seq_len, &m->err), "logits");
+    check(m, weft_sample_init(&s, l->graph, &m->err), "logits");
     take_sample(m, WEFT_SPLIT_VALIDATION, sample, &s, &m->err);
     weft_fill_step(batch, 0);
     weft_fill_inputs(batch, 0, 0, &s);

@@ -190,7 +190,7 @@ ablate_result ablate_result_of(const ablation *a, int variant)
             values[n++] = x;
         if (isfinite(x) && isfinite(base))
             differences[pairs++] = x - base;
-        const double rate = weft_lines_median(cell->lines, "tokens_per_s");
+        const double rate = weft_lines_median(cell->lines, weft_lines_rate(cell->lines));
         if (isfinite(rate)) {
             r.rate += rate;
             rates++;

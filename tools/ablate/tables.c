@@ -3,6 +3,7 @@
 #include "ablate.h"
 
 #include "console/columns.h"
+#include "folder.h"
 #include "study/csv.h"
 #include "study/page.h"
 
@@ -18,6 +19,21 @@ static const char *const heads[] = {
     "variant",       "seeds",    "loss", "spread",   "difference", "spread", "sign",
     "95 % interval", "can tell", "bits", "numerics", "tokens/s",   "peak",   "sent a step"};
 enum { COLUMNS = sizeof heads / sizeof *heads };
+
+/* The lines of the first cell that is done; NULL: none is. */
+static const json_t *some_lines(const ablation *a)
+{
+    int i = 0;
+    while (i < a->n_cells - 1 && !a->cells[i].lines)
+        i++;
+    return a->n_cells ? a->cells[i].lines : NULL;
+}
+
+static const char *head_of(const ablation *a, int i)
+{
+    const bool samples = strcmp(weft_lines_unit(some_lines(a)), "samples") == 0;
+    return i == 2 ? a->metric : i == 11 && samples ? "samples/s" : heads[i];
+}
 
 /* The cells of a variant's line, as texts. */
 typedef struct row {
@@ -91,7 +107,7 @@ void ablate_print_table(const ablation *a, weft_text *text)
     weft_columns c;
     weft_columns_init(&c, "lrrrrrrrrllrrr");
     for (int i = 0; i < COLUMNS; i++)
-        weft_columns_add(&c, i == 2 ? a->metric : heads[i]);
+        weft_columns_add(&c, head_of(a, i));
     for (int v = 0; v < a->study.n; v++) {
         const row r = row_of(a, v);
         for (int i = 0; i < COLUMNS; i++)
@@ -126,9 +142,11 @@ static void add_numbers(weft_text *text, const double *x, int n)
 static weft_status write_table(const ablation *a, weft_error *err)
 {
     weft_text text = {0};
-    weft_text_add(&text, "variant,metric,seeds,mean,sd,pairs,difference,difference_sd,below,above,"
-                         "low,high,p,least,bits,from_step,numerics,tokens_per_s,peak_bytes,"
-                         "sent_bytes,program,parameters,planned_bytes\n");
+    weft_text_print(&text,
+                    "variant,metric,seeds,mean,sd,pairs,difference,difference_sd,below,above,"
+                    "low,high,p,least,bits,from_step,numerics,%s,peak_bytes,"
+                    "sent_bytes,program,parameters,planned_bytes\n",
+                    weft_lines_rate(some_lines(a)));
     for (int v = 0; v < a->study.n; v++) {
         const ablate_result r = ablate_result_of(a, v);
         const ablate_sample *d = &r.difference;
@@ -255,7 +273,7 @@ static void add_table(json_t *page, const ablation *a)
 {
     json_t *names = json_array(), *rows = json_array();
     for (int i = 0; i < COLUMNS; i++)
-        json_array_append_new(names, json_string(i == 2 ? a->metric : heads[i]));
+        json_array_append_new(names, json_string(head_of(a, i)));
     for (int v = 0; v < a->study.n; v++) {
         const row r = row_of(a, v);
         json_t *cells = json_array();

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* weft compare A B ...: what differs? */
+#include "folder.h"
 #include "study/csv.h"
 #include "study/differ.h"
 #include "study/page.h"
@@ -81,7 +82,7 @@ static figures figures_of(const weft_subject *s)
     figures f = {.step = 0};
     f.loss = weft_lines_last(s->lines, "loss", &f.step);
     f.validation = weft_lines_last(s->lines, "eval_loss", NULL);
-    f.rate = weft_lines_median(s->lines, "tokens_per_s");
+    f.rate = weft_lines_median(s->lines, weft_lines_rate(s->lines));
     f.step_s = weft_lines_median(s->lines, "step_s");
     f.peak = weft_lines_most(s->lines, "peak_bytes");
     return f;
@@ -93,6 +94,15 @@ static bool has_runs(const comparison *c)
         if (c->subjects[i].lines)
             return true;
     return false;
+}
+
+/* What runs count, tokens or samples: as the first of them does. */
+static const char *unit_of(const comparison *c)
+{
+    int i = 0;
+    while (i < c->n - 1 && !c->subjects[i].lines)
+        i++;
+    return weft_lines_unit(c->subjects[i].lines);
 }
 
 /* ---- text ---- */
@@ -109,8 +119,8 @@ static void print_figures(const comparison *c, weft_text *text)
 {
     if (!has_runs(c))
         return;
-    weft_text_print(text, "runs%*s %8s %10s %10s %10s %10s %9s\n", 24, "", "steps", "loss",
-                    "validation", "tokens/s", "s a step", "peak MiB");
+    weft_text_print(text, "runs%*s %8s %10s %10s %8s/s %10s %9s\n", 24, "", "steps", "loss",
+                    "validation", unit_of(c), "s a step", "peak MiB");
     for (int i = 0; i < c->n; i++) {
         const figures f = figures_of(&c->subjects[i]);
         if (!c->subjects[i].lines)
@@ -172,7 +182,7 @@ static json_t *subject_to_json(const weft_subject *s)
                          s->no_plan);
     return json_pack("{s:s, s:s, s:s*, s:I, s:o, s:o, s:o, s:o, s:o}", "name", s->name, "kind",
                      kind_of(s), "no_plan", s->no_plan, "steps", (json_int_t)f.step, "loss",
-                     real(f.loss), "eval_loss", real(f.validation), "tokens_per_s", real(f.rate),
+                     real(f.loss), "eval_loss", real(f.validation), weft_lines_rate(s->lines), real(f.rate),
                      "step_s", real(f.step_s), "peak_bytes", real(f.peak));
 }
 

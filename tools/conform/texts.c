@@ -45,9 +45,12 @@ static void read_metrics(const char *path, validated *v)
     weft_error err = {0};
     if (weft_read_file(path, &text, &size, &err) == WEFT_OK) {
         const char *loss = strstr(text, "\"eval_loss\": "),
-                   *tokens = strstr(text, "\"eval_tokens\": ");
+                   *tokens = strstr(text, "\"eval_tokens\": "),
+                   *samples = strstr(text, "\"eval_samples\": ");
         v->loss = loss ? strtod(loss + strlen("\"eval_loss\": "), NULL) : 0;
-        v->tokens = tokens ? strtol(tokens + strlen("\"eval_tokens\": "), NULL, 10) : 0;
+        v->tokens = tokens    ? strtol(tokens + strlen("\"eval_tokens\": "), NULL, 10)
+                    : samples ? strtol(samples + strlen("\"eval_samples\": "), NULL, 10)
+                              : 0;
     }
     weft_error_release(&err);
     weft_free(text);

@@ -3,6 +3,7 @@
  * within the vocabulary, statistics that belong to what they are statistics of. */
 #include "conform.h"
 
+#include <math.h>
 #include <string.h>
 #include <weft/random.h>
 
@@ -16,10 +17,12 @@ static double uniform(const weft_value *v, int64_t i)
 
 /* ---- what a run gives ---- */
 
-static int64_t vocabulary(const weft_graph *g)
+/* Of a field that is bounded, any value that it may have. */
+static double bounded(const weft_graph *g, const weft_value *v, const weft_field *f, int64_t i)
 {
-    const weft_dim *dim = weft_map_get(&g->dims, "vocab", 5);
-    return dim ? dim->size : 2;
+    const weft_dim *dim = weft_map_get(&g->dims, f->below, strlen(f->below));
+    const double high = dim ? (double)dim->size : 2;
+    return f->low + floor(uniform(v, i) * (high - f->low));
 }
 
 static double input(const weft_graph *g, const weft_value *v, int64_t i)
@@ -27,10 +30,12 @@ static double input(const weft_graph *g, const weft_value *v, int64_t i)
     int64_t last = v->n_dims ? v->dims[v->n_dims - 1].size : 1, at = i % last;
     if (strcmp(v->name, "step") == 0)
         return 3;
-    if (strcmp(v->name, "ids") == 0)
-        return (double)(int64_t)(uniform(v, i) * (double)vocabulary(g));
-    if (strstr(v->name, "labels"))
-        return (double)(int64_t)(uniform(v, i) * (double)(vocabulary(g) + 1)) - 1;
+    bool of_step;
+    const weft_field *f = weft_input_field(g, v->name, &of_step);
+    if (f && f->dtype == WEFT_F32)
+        return weft_normal_inverse(uniform(v, i));
+    if (f && f->below && strcmp(v->name, "positions") != 0)
+        return bounded(g, v, f, i);
     if (strstr(v->name, "segments"))
         return (double)(at * 3 / (last + 1));
     if (strcmp(v->name, "last") == 0)

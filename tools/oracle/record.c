@@ -29,7 +29,7 @@ static weft_status reserve(oracle_record *r, const weft_run *run, weft_error *er
         return WEFT_OK;
     r->n_tensors = g->n_parameters;
     r->blocks = weft_graph_blocks(g);
-    r->tokens = run->plan->global_batch * run->plan->seq_len;
+    r->tokens = run->plan->units;
     r->micro_batch = g->config.sizes.micro_batch;
     r->writes = run->plan->generator && run->tokenizer;
     r->ranks = run->plan->ranks;

@@ -199,6 +199,13 @@ static weft_status new_graph(const weft_plan *p, weft_mode mode, const weft_plan
     void *data_self = NULL;
     const weft_data *data = weft_plugins_service(p->plugins, "data", &data_self);
     config.one_document = data && data->one_document && data->one_document(data_self);
+    config.fields = data && data->fields ? data->fields(data_self) : NULL;
+    const void *inner = data;
+    while (inner && weft_plugins_inner(p->plugins, &inner, &data_self))
+        continue;
+    config.fields_by = weft_plugins_giver(p->plugins, inner);
+    if (config.fields && weft_fields_check(config.fields, config.fields_by, err))
+        return WEFT_ERR_INTERNAL;
     config.axes = p->axes;
     config.n_axes = p->n_axes;
     config.partial = options->stop_after != NULL;

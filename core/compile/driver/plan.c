@@ -259,6 +259,9 @@ static weft_status build_training(weft_plan *p, const weft_plan_options *options
     weft_status s = weft_plan_graph(p, WEFT_MODE_TRAIN, options, err);
     if (s || options->stop_after)
         return s;
+    const bool tokens = weft_graph_has_tokens(p->graphs[WEFT_MODE_TRAIN]);
+    p->unit = tokens ? "tokens" : "samples";
+    p->units = p->global_batch * (tokens ? p->seq_len : 1);
     if (options->fetch_computed)
         fetch_computed(p->graphs[WEFT_MODE_TRAIN]);
     if (options->fetch_rounded)

@@ -61,6 +61,8 @@ struct weft_plan {
     const weft_generator *generator;
     void *generator_self;
     int64_t micro_batch, micro_batches, global_batch, seq_len, steps;
+    const char *unit; /* what speeds count: "tokens", "samples" */
+    int64_t units;    /* of them in a step, with labels or without */
     int rank, ranks;
     weft_pass_record *records;
     int n_records, records_capacity;

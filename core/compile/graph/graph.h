@@ -82,6 +82,8 @@ typedef struct weft_graph_config {
     int n_axes;
     bool partial;      /* not all passes will run */
     bool one_document; /* as weft_data promises */
+    const weft_field *fields; /* of samples; NULL: those of text */
+    const char *fields_by;    /* the plugin whose they are; NULL: there are no data */
 } weft_graph_config;
 
 /* Where a node is added, and what it takes from there. */
@@ -134,6 +136,7 @@ struct weft_graph {
     weft_value *loss, *loss_report; /* the differentiated loss; what the loop reads of it */
     weft_value *loss_sum, *tokens;  /* evaluate: sums over the micro-batch */
     weft_value *inverse;            /* train: 1 / tokens of the step */
+    bool counted; /* tokens: by weft_set_loss_count, of whatever the loss is the mean of */
     weft_value *grad_norm;          /* train: of all gradients, once somebody has asked */
     weft_value *logits;             /* generate */
     bool placed;                    /* nodes are placed as they are added */
@@ -193,6 +196,14 @@ weft_status weft_check_attr(weft_graph *g, const weft_op *op, const char *name, 
 void weft_node_set_attr(weft_graph *g, weft_value *v, weft_attr attr);
 /* weft_add_report, unchecked. */
 void weft_graph_report(weft_graph *g, const char *name, weft_value *v);
+const weft_field *weft_graph_fields(const weft_graph *g); /* ended by one without a name */
+weft_status weft_fields_check(const weft_field *fields, const char *by, weft_error *err);
+/* Which field fills this input; of_step: of all the step's micro-batches. NULL: none. */
+const weft_field *weft_input_field(const weft_graph *g, const char *name, bool *of_step);
+/* Is the loss a mean over labels of a sequence? Else over samples, or what the model counts. */
+bool weft_graph_has_tokens(const weft_graph *g);
+/* The number of a sample, which is read as a field is. */
+extern const weft_field weft_number_field;
 /* How far the labels of this input lie behind "labels" or "step_labels": "labels+2"; 0: it is
  * another. */
 int64_t weft_input_shift(const char *name);

@@ -90,7 +90,8 @@ static void fill(fixture *f)
     for (int64_t micro = 0; micro < MICROS; micro++)
         for (int64_t row = 0; row < ROWS; row++) {
             int32_t of_row[SEQ];
-            weft_sample s = {ids, of_row, positions, segments};
+            void *const fields[] = {ids, of_row, positions, segments};
+            weft_sample s = {.field = fields, .labels = of_row, .segments = segments};
             for (int k = 0; k < SEQ; k++)
                 of_row[k] = labels[k] < 0 ? -1 : labels[k] + 100 * (int32_t)(micro * ROWS + row);
             if (weft_owns_row(&f->l, micro, row))
