@@ -9,6 +9,7 @@
 #include <weft/op.h>
 #include <weft/params.h>
 #include <weft/pass.h>
+#include <weft/service.h>
 
 /* Limits that no machine reaches, far enough below 64 bits for sums and products of a few such
  * numbers. */
