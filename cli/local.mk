@@ -101,6 +101,8 @@ templates = \
 	cli/templates/study.html.in \
 	cli/templates/test.sh.in \
 	cli/templates/test_gradient.c.in \
+	cli/templates/model.c.in \
+	cli/templates/data.c.in \
 	cli/templates/wrap.c.in
 nodist_weft_SOURCES = cli/template_texts.c
 cli/template_texts.c: $(templates) cli/local.mk

@@ -21,27 +21,32 @@ typedef struct kind {
     const char *proof;    /* ... how it is seen that the plugin was there */
     bool op;              /* has an op of its name */
     bool gradient;        /* ... and a test of its gradient */
+    bool model, data;     /* it is what trains; what is trained with */
 } kind;
 
 static const kind kinds[] = {
     {"pass", weft_template_pass_c, "@NAME@ adamw", "[adamw]\nlr = 1e-2",
-     "grep -m 1 '~.*= silu_mul(' plan.txt", false, false},
+     "grep -m 1 '~.*= silu_mul(' plan.txt", false, false, false, false},
     {"op", weft_template_op_c, "@NAME@ adamw", "[adamw]\nlr = 1e-2",
-     "grep -m 1 '= @NAME@_dx(' plan.txt\n../test_gradient", true, true},
+     "grep -m 1 '= @NAME@_dx(' plan.txt\n../test_gradient", true, true, false, false},
     {"observer", weft_template_observer_c, "adamw @NAME@", "[adamw]\nlr = 1e-2",
-     "grep -m 1 '@NAME@: step 20: mean loss' train.txt", false, false},
+     "grep -m 1 '@NAME@: step 20: mean loss' train.txt", false, false, false, false},
     {"optimizer", weft_template_optimizer_c, "@NAME@", "[@NAME@]\nlr = 0.1",
-     "grep -m 1 '= @NAME@(' plan.txt", true, false},
+     "grep -m 1 '= @NAME@(' plan.txt", true, false, false, false},
     {"axis", weft_template_axis_c, "@NAME@ adamw", "[adamw]\nlr = 1e-2",
      "sed -e 's/cpu/cpu local/' run.ini >two.ini\n"
      "\"$weft\" plan two.ini -n 2 -o @NAME@.degree=2 --graph >two.txt\n"
      "grep -m 1 'batch/@NAME@' two.txt\n"
      "\"$weft\" oracle run.ini two.ini -n 2 -o B:@NAME@.degree=2",
-     false, false},
+     false, false, false, false},
     {"wrap", weft_template_wrap_c, "@NAME@ adamw", "[adamw]\nlr = 1e-2",
-     "grep -m 1 '@NAME@: [0-9]* samples were read' train.txt", false, false},
+     "grep -m 1 '@NAME@: [0-9]* samples were read' train.txt", false, false, false, false},
+    {"model", weft_template_model_c, "adamw", "[adamw]\nlr = 1e-2",
+     "grep -m 1 '= embedding(' plan.txt", false, false, true, false},
+    {"data", weft_template_data_c, "adamw", "[adamw]\nlr = 1e-2",
+     "grep -m 1 'sequences of ids' train.txt", false, false, false, true},
     {"command", weft_template_command_c, "adamw", "[adamw]\nlr = 1e-2",
-     "test \"$(\"$weft\" @NAME@ text.txt)\" = 1000", false, false},
+     "test \"$(\"$weft\" @NAME@ text.txt)\" = 1000", false, false, false, false},
 };
 
 enum { N_KINDS = sizeof kinds / sizeof *kinds };
@@ -64,6 +69,12 @@ static const char *find_word(const words *w, const char *word, size_t n)
         {"SETTINGS", w->kind->settings},
         {"PROOF", w->kind->proof},
         {"TESTS", w->kind->gradient ? "test_gradient" : ""},
+        {"MODEL", w->kind->model ? w->name : "llama3"},
+        {"DATA", w->kind->data ? w->name : "text"},
+        {"SIZES", w->kind->model ? ""
+                                 : "[llama3]\ndim = 32\nn_layers = 2\nn_heads = 2\n"
+                                   "n_kv_heads = 2\nvocab_size = 258\n"},
+        {"SOURCE", w->kind->data ? "" : "[text]\npath = text.txt\n"},
     };
     for (size_t i = 0; i < sizeof table / sizeof *table; i++)
         if (strlen(table[i].word) == n && memcmp(table[i].word, word, n) == 0)
@@ -203,13 +214,13 @@ static const kind *find_kind(const char *name)
 
 int weft_cmd_new_plugin(int argc, char **argv)
 {
-    static const char *const choices[] = {"pass",      "axis", "op",      "observer",
-                                          "optimizer", "wrap", "command", NULL};
+    static const char *const choices[] = {"pass",  "axis", "op",   "observer", "optimizer",
+                                          "model", "data", "wrap", "command",  NULL};
     const char *which = "pass";
     const weft_option extra[] = {
         {.name = "kind",
          .argument = "KIND",
-         .help = "pass (default), axis, op, observer, optimizer, wrap or command",
+         .help = "pass (default), axis, op, observer, optimizer, model, data, wrap or command",
          .text = &which,
          .choices = choices},
         {0}};

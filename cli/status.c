@@ -27,7 +27,7 @@ typedef struct standing {
     int ranks, hosts;
     double loss, rate, step_s, left_s, step_age_s, saved_age_s; /* NaN: not known */
     bool known, alive;                                          /* is its process? */
-    const char *rate_key; /* tokens_per_s, samples_per_s */
+    const char *rate_key;                                       /* tokens_per_s, samples_per_s */
 } standing;
 
 /* ---- what there is ---- */

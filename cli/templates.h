@@ -16,6 +16,8 @@ extern const char weft_template_report_html[];
 extern const char weft_template_study_html[];
 extern const char weft_template_test_gradient_c[];
 extern const char weft_template_test_sh[];
+extern const char weft_template_model_c[];
+extern const char weft_template_data_c[];
 extern const char weft_template_wrap_c[];
 
 #endif

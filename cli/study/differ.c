@@ -182,10 +182,10 @@ static void differ_plans(const json_t *a, const json_t *b, json_t *out)
 /* Measured, or a matter of which step it is. */
 static bool is_measured(const char *key)
 {
-    static const char *const keys[] = {"step",         "time",   "parts",        "tokens_per_s", "samples_per_s",
-                                       "step_s",       "data_s", "slowest_rank", "slowest_s",
-                                       "median_s",     "mfu",    "peak_bytes",   "base_bytes",
-                                       "planned_bytes"};
+    static const char *const keys[] = {"step",          "time",         "parts",  "tokens_per_s",
+                                       "samples_per_s", "step_s",       "data_s", "slowest_rank",
+                                       "slowest_s",     "median_s",     "mfu",    "peak_bytes",
+                                       "base_bytes",    "planned_bytes"};
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
         if (strcmp(keys[i], key) == 0)
             return true;

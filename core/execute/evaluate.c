@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Validation: the sum of all losses over the number of all tokens, or what is counted; never a mean of means. */
+/* Validation: the sum of all losses over the number of all tokens, or what is counted; never a mean
+ * of means. */
 #include "execute/run.h"
 
 #include <math.h>
@@ -67,9 +68,9 @@ weft_status weft_run_evaluate(weft_run *run, weft_error *err)
     weft_sample_release(&sample);
     if (s)
         return s;
-    const int64_t seen = samples < batches * plan->micro_batch ? samples : batches * plan->micro_batch;
-    run->view.eval_tokens =
-        plan->graphs[WEFT_MODE_EVALUATE]->counted ? seen : (int64_t)tokens;
+    const int64_t seen =
+        samples < batches * plan->micro_batch ? samples : batches * plan->micro_batch;
+    run->view.eval_tokens = plan->graphs[WEFT_MODE_EVALUATE]->counted ? seen : (int64_t)tokens;
     run->view.eval_loss = tokens > 0 ? loss / tokens : NAN; /* a mean of nothing */
     return weft_observe(run, WEFT_EVENT_EVALUATE, err);
 }

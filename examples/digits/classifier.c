@@ -98,13 +98,11 @@ static void report(void *self, weft_graph *g)
 
 /* ---- the plugin ---- */
 
-#define SIZE(field, default_value, help_text) \
-    {.name = #field, \
-     WEFT_INT(classifier, field), \
-     .value = default_value, \
-     .min = 1, \
-     .max = 65536, \
-     .help = help_text}
+#define SIZE(field, default_value, help_text)                                                      \
+    {                                                                                              \
+        .name = #field, WEFT_INT(classifier, field), .value = default_value, .min = 1,             \
+        .max = 65536, .help = help_text                                                            \
+    }
 static const weft_param params[] = {
     SIZE(rows, "12", "Rows of a picture."),
     SIZE(columns, "12", "Points of a row."),
@@ -115,7 +113,10 @@ static const weft_param params[] = {
 };
 
 static const weft_contribution contributions[] = {
-    {.kind = WEFT_PASS, .stage = WEFT_STAGE_GRAPH, .graph = build, .gives = (const char *const[]){"model", NULL}},
+    {.kind = WEFT_PASS,
+     .stage = WEFT_STAGE_GRAPH,
+     .graph = build,
+     .gives = (const char *const[]){"model", NULL}},
     {.kind = WEFT_PASS, .stage = WEFT_STAGE_JOINT, .modes = WEFT_IN_TRAIN, .graph = report},
     {.kind = WEFT_END},
 };

@@ -125,8 +125,8 @@ typedef struct weft_part_time {
  * concern are 0 or NULL. */
 typedef struct weft_run_view {
     int rank, ranks;
-    const char *dir;              /* run folder; NULL: none */
-    int64_t step, steps;          /* 1-based step (START: steps finished before), total */
+    const char *dir;     /* run folder; NULL: none */
+    int64_t step, steps; /* 1-based step (START: steps finished before), total */
     /* What is counted next: "tokens", those with a label, or, of data without a sequence of labels,
      * and where the model says by what the loss is divided, "samples". */
     const char *unit;

@@ -243,9 +243,10 @@ typedef enum weft_split { WEFT_SPLIT_TRAIN, WEFT_SPLIT_VALIDATION } weft_split;
 
 /* What samples have: an array, and an input of that name for models (weft_add_input). */
 typedef struct weft_field {
-    const char *name;  /* not that of an input which the core fills, and without "step_" ahead */
-    const char *shape; /* "batch", and behind it dims that the model declares: "batch rows columns" */
-    weft_dtype dtype;  /* WEFT_I32, or WEFT_F32, which models get in weft_graph_dtype */
+    const char *name; /* not that of an input which the core fills, and without "step_" ahead */
+    const char
+        *shape; /* "batch", and behind it dims that the model declares: "batch rows columns" */
+    weft_dtype dtype; /* WEFT_I32, or WEFT_F32, which models get in weft_graph_dtype */
     /* Integers: from `low` on, and below the size of this dim, where the model has it; NULL: any.
      * The core checks them, for kernels index memory with them. */
     const char *below;

@@ -613,8 +613,7 @@ void weft_plan_print(const weft_plan *plan, bool times, weft_text *text)
         weft_text_print(text, " = %lld samples of %lld", (long long)plan->global_batch,
                         (long long)plan->seq_len);
     weft_text_print(text, " in %lld micro-batch%s, on %d rank%s\n", (long long)plan->micro_batches,
-                    plan->micro_batches == 1 ? "" : "es", plan->ranks,
-                    plan->ranks == 1 ? "" : "s");
+                    plan->micro_batches == 1 ? "" : "es", plan->ranks, plan->ranks == 1 ? "" : "s");
     if (weft_plan_idle(plan) > 0)
         weft_text_print(text,
                         "warning: %lld shares of a micro-batch have no sample, and their ranks "

@@ -24,8 +24,8 @@ void weft_set_loss_count(weft_graph *g, weft_value *count)
     if (!count || weft_graph_status(g))
         return;
     const bool train = g->config.mode == WEFT_MODE_TRAIN;
-    const char *wrong = g->tokens            ? "the loss has a term already"
-                        : count->n_dims      ? "it has dims; take its sum"
+    const char *wrong = g->tokens                  ? "the loss has a term already"
+                        : count->n_dims            ? "it has dims; take its sum"
                         : count->dtype == WEFT_I32 ? "it is an integer"
                         : train && count->node->scope == WEFT_MICRO_BATCH
                             ? "each micro-batch has its own; make it of what is read of the whole "

@@ -111,11 +111,12 @@ static void add_hash(weft_text *text, const char *key, uint64_t x)
 static bool has_field(const char *name)
 {
     static const char *const fields[] = {
-        "step",          "loss",      "grad_norm",   "lr",    "tokens",     "total_tokens",
-        "tokens_per_s",  "step_s",    "data_s",      "mfu",   "peak_bytes", "base_bytes",
-        "planned_bytes", "eval_loss", "eval_tokens", "parts", "time",       "skipped",
-        "samples",       "total_samples", "samples_per_s", "eval_samples",
-        "slowest_rank",  "slowest_s", "median_s",    "hash",  "state_hash"};
+        "step",          "loss",         "grad_norm",     "lr",        "tokens",
+        "total_tokens",  "tokens_per_s", "step_s",        "data_s",    "mfu",
+        "peak_bytes",    "base_bytes",   "planned_bytes", "eval_loss", "eval_tokens",
+        "parts",         "time",         "skipped",       "samples",   "total_samples",
+        "samples_per_s", "eval_samples", "slowest_rank",  "slowest_s", "median_s",
+        "hash",          "state_hash"};
     for (size_t i = 0; i < sizeof fields / sizeof fields[0]; i++)
         if (strcmp(fields[i], name) == 0)
             return true;

@@ -169,7 +169,8 @@ static weft_status on_step_end(tensorboard *t, const weft_run_view *run, weft_er
     tensorboard_scalar list[MOST_SCALARS] = {
         {"loss_metrics/global_avg_loss", run->loss},
         {"grad_norm", run->grad_norm},
-        {samples ? "throughput(samples/s)" : "throughput(tps)", ratio((double)run->tokens, run->step_s) / run->ranks},
+        {samples ? "throughput(samples/s)" : "throughput(tps)",
+         ratio((double)run->tokens, run->step_s) / run->ranks},
         {"tflops", rate / 1e12},
         {"mfu(%)", mfu > 100 ? 100 : mfu},
         {"time_metrics/end_to_end(s)", run->step_s},

@@ -182,8 +182,8 @@ static json_t *subject_to_json(const weft_subject *s)
                          s->no_plan);
     return json_pack("{s:s, s:s, s:s*, s:I, s:o, s:o, s:o, s:o, s:o}", "name", s->name, "kind",
                      kind_of(s), "no_plan", s->no_plan, "steps", (json_int_t)f.step, "loss",
-                     real(f.loss), "eval_loss", real(f.validation), weft_lines_rate(s->lines), real(f.rate),
-                     "step_s", real(f.step_s), "peak_bytes", real(f.peak));
+                     real(f.loss), "eval_loss", real(f.validation), weft_lines_rate(s->lines),
+                     real(f.rate), "step_s", real(f.step_s), "peak_bytes", real(f.peak));
 }
 
 static weft_status print_json(const comparison *c, weft_text *text, weft_error *err)

@@ -226,8 +226,11 @@ static weft_status run_passes(weft_plan *p, weft_graph *g, limit *l, weft_error 
     if (s || l->reached)
         return s;
     if (!l->after && !g->loss && !g->loss_sum && !g->logits)
-        return weft_fail(err, WEFT_ERR_INPUT, weft_params_where(p->weft, "plugins"),
-                         "no listed plugin builds a model; list one, as llama3, in [weft] plugins");
+        return weft_fail(err, WEFT_ERR_INPUT, weft_params_where(p->weft, "plugins"), "%s",
+                         g->n_nodes && weft_graph_writes(g)
+                             ? "the model writes no text: it has no logits of ids"
+                             : "no listed plugin builds a model; list one, as llama3, in [weft] "
+                               "plugins");
     const bool passed = l->passed; /* what the table says counts all the same */
     s = run_stage(p, g, WEFT_STAGE_TABLE, l, err);
     l->passed = l->passed || passed;

@@ -81,8 +81,8 @@ typedef struct weft_graph_config {
                                    stored; NULL: there is none */
     const char (*axes)[24];     /* that plugins have declared, of one rank, too */
     int n_axes;
-    bool partial;      /* not all passes will run */
-    bool one_document; /* as weft_data promises */
+    bool partial;             /* not all passes will run */
+    bool one_document;        /* as weft_data promises */
     const weft_field *fields; /* of samples; NULL: those of text */
     const char *fields_by;    /* the plugin whose they are; NULL: there are no data */
 } weft_graph_config;
@@ -137,13 +137,13 @@ struct weft_graph {
     weft_value *loss, *loss_report; /* the differentiated loss; what the loop reads of it */
     weft_value *loss_sum, *tokens;  /* evaluate: sums over the micro-batch */
     weft_value *inverse;            /* train: 1 / tokens of the step */
-    bool counted; /* tokens: by weft_set_loss_count, of whatever the loss is the mean of */
-    weft_value *grad_norm;          /* train: of all gradients, once somebody has asked */
-    weft_value *logits;             /* generate */
-    bool placed;                    /* nodes are placed as they are added */
-    bool differentiating;           /* the backward is being built */
-    int *stages;                    /* of blocks: stages.c */
-    int *stage_ranks;               /* of stages, where somebody says it; -1: the loop's */
+    bool counted;          /* tokens: by weft_set_loss_count, of whatever the loss is the mean of */
+    weft_value *grad_norm; /* train: of all gradients, once somebody has asked */
+    weft_value *logits;    /* generate */
+    bool placed;           /* nodes are placed as they are added */
+    bool differentiating;  /* the backward is being built */
+    int *stages;           /* of blocks: stages.c */
+    int *stage_ranks;      /* of stages, where somebody says it; -1: the loop's */
     int stages_capacity, stage_ranks_capacity;
     const char *stages_axis, *stages_by; /* the axis, who set them; NULL: nobody */
     bool has_parts;                      /* nodes know their part and stage */

@@ -109,11 +109,12 @@ weft_status weft_fields_check(const weft_field *fields, const char *by, weft_err
 {
     for (const weft_field *f = fields; f->name; f++) {
         if (!is_sound(f))
-            return weft_fail(err, WEFT_ERR_INTERNAL, WEFT_NOWHERE,
-                             "field '%s' of plugin %s is none: it needs a name that no input of the "
-                             "core has, without '+' and without step_ ahead, a shape that begins "
-                             "with batch, and numbers in i32 or f32",
-                             f->name, by);
+            return weft_fail(
+                err, WEFT_ERR_INTERNAL, WEFT_NOWHERE,
+                "field '%s' of plugin %s is none: it needs a name that no input of the "
+                "core has, without '+' and without step_ ahead, a shape that begins "
+                "with batch, and numbers in i32 or f32",
+                f->name, by);
         for (const weft_field *other = fields; other != f; other++)
             if (strcmp(other->name, f->name) == 0)
                 return weft_fail(err, WEFT_ERR_INTERNAL, WEFT_NOWHERE,

@@ -94,7 +94,8 @@ static const weft_report reports[] = {{"grad_norm", 1.5}, {"lr", 3e-4}, {"balanc
 
 static weft_run_view step_view(int64_t step)
 {
-    return (weft_run_view){.unit = "tokens", .ranks = 1,
+    return (weft_run_view){.unit = "tokens",
+                           .ranks = 1,
                            .step = step,
                            .steps = 30,
                            .tokens = 2048,
@@ -137,7 +138,8 @@ static void one_object_a_step(void **state)
 {
     fixture *f = *state;
     assert_int_equal(begin(f, "[metrics]\n", false), WEFT_OK);
-    assert_int_equal(event(f, WEFT_EVENT_START, (weft_run_view){.unit = "tokens", .ranks = 1}), WEFT_OK);
+    assert_int_equal(event(f, WEFT_EVENT_START, (weft_run_view){.unit = "tokens", .ranks = 1}),
+                     WEFT_OK);
     assert_int_equal(event(f, WEFT_EVENT_STEP_END, step_view(1)), WEFT_OK);
     /* Read before STOP: every line is on its way at once. */
     char *text = read_text(f->file);
@@ -155,7 +157,8 @@ static void not_finite_is_null(void **state)
 {
     fixture *f = *state;
     assert_int_equal(begin(f, "[metrics]\nevery = 0\n", false), WEFT_OK);
-    assert_int_equal(event(f, WEFT_EVENT_START, (weft_run_view){.unit = "tokens", .ranks = 1}), WEFT_OK);
+    assert_int_equal(event(f, WEFT_EVENT_START, (weft_run_view){.unit = "tokens", .ranks = 1}),
+                     WEFT_OK);
     weft_run_view fast = step_view(1);
     fast.peak_flops = 1e9; /* less than was done: never more than all of it */
     assert_true(metrics_mfu(&fast) == 1.0);
@@ -255,7 +258,9 @@ static void appends_after_half_a_line(void **state)
     fixture *f = *state;
     assert_int_equal(weft_write_file(f->file, "{\"step\": 1}\n{\"st", 16, &f->err), WEFT_OK);
     assert_int_equal(begin(f, "[metrics]\n", false), WEFT_OK);
-    assert_int_equal(event(f, WEFT_EVENT_START, (weft_run_view){.unit = "tokens", .ranks = 1, .step = 1}), WEFT_OK);
+    assert_int_equal(
+        event(f, WEFT_EVENT_START, (weft_run_view){.unit = "tokens", .ranks = 1, .step = 1}),
+        WEFT_OK);
     weft_run_view run = step_view(7);
     run.eval_loss = 2.25;
     run.eval_tokens = 12345;
@@ -296,7 +301,8 @@ static void waits_for_room(void **state)
 {
     fixture *f = *state;
     assert_int_equal(begin(f, "[metrics]\n", false), WEFT_OK);
-    assert_int_equal(event(f, WEFT_EVENT_START, (weft_run_view){.unit = "tokens", .ranks = 1}), WEFT_OK);
+    assert_int_equal(event(f, WEFT_EVENT_START, (weft_run_view){.unit = "tokens", .ranks = 1}),
+                     WEFT_OK);
     assert_int_equal(event(f, WEFT_EVENT_STEP_END, step_view(1)), WEFT_OK);
     char *text = read_text(f->file);
     signal(SIGXFSZ, SIG_IGN);
@@ -321,7 +327,9 @@ static void keeps_earlier_lines(void **state)
     snprintf(earlier, sizeof earlier, "%s/metrics.earlier.jsonl", f->dir);
     assert_int_equal(weft_write_file(f->file, first, sizeof first - 1, &f->err), WEFT_OK);
     assert_int_equal(begin(f, "[metrics]\n", false), WEFT_OK);
-    assert_int_equal(event(f, WEFT_EVENT_START, (weft_run_view){.unit = "tokens", .ranks = 1, .step = 2}), WEFT_OK);
+    assert_int_equal(
+        event(f, WEFT_EVENT_START, (weft_run_view){.unit = "tokens", .ranks = 1, .step = 2}),
+        WEFT_OK);
     char *text = read_text(f->file);
     assert_string_equal(text, first); /* nothing changes before there is a step */
     weft_free(text);
@@ -352,7 +360,8 @@ static void file_can_be_off(void **state)
 {
     fixture *f = *state;
     assert_int_equal(begin(f, "[metrics]\njsonl = no\n", false), WEFT_OK);
-    assert_int_equal(event(f, WEFT_EVENT_START, (weft_run_view){.unit = "tokens", .ranks = 1}), WEFT_OK);
+    assert_int_equal(event(f, WEFT_EVENT_START, (weft_run_view){.unit = "tokens", .ranks = 1}),
+                     WEFT_OK);
     assert_int_equal(event(f, WEFT_EVENT_STEP_END, step_view(1)), WEFT_OK);
     assert_int_not_equal(access(f->file, F_OK), 0);
 }
@@ -363,8 +372,9 @@ static void folder_is_missing(void **state)
     assert_int_equal(begin(f, "[metrics]\n", false), WEFT_OK);
     char missing[80];
     snprintf(missing, sizeof missing, "%s/missing", f->dir);
-    assert_int_equal(event(f, WEFT_EVENT_START, (weft_run_view){.unit = "tokens", .ranks = 1, .dir = missing}),
-                     WEFT_OK);
+    assert_int_equal(
+        event(f, WEFT_EVENT_START, (weft_run_view){.unit = "tokens", .ranks = 1, .dir = missing}),
+        WEFT_OK);
     assert_int_equal(event(f, WEFT_EVENT_STEP_END, step_view(1)), WEFT_ERR_INPUT);
     assert_non_null(strstr(weft_error_text(&f->err), "/missing/metrics.jsonl"));
 }
@@ -446,9 +456,12 @@ static void summaries(void **state)
     fixture *f = *state;
     assert_int_equal(begin(f, "[metrics]\nevery = 0\n", false), WEFT_OK);
     assert_int_equal(event(f, WEFT_EVENT_STEP_END, step_view(30)), WEFT_OK);
-    weft_run_view run = {
-        .unit = "tokens",
-        .ranks = 1, .step = 30, .steps = 30, .total_tokens = 61440, .elapsed_s = 3723};
+    weft_run_view run = {.unit = "tokens",
+                         .ranks = 1,
+                         .step = 30,
+                         .steps = 30,
+                         .total_tokens = 61440,
+                         .elapsed_s = 3723};
     assert_int_equal(event(f, WEFT_EVENT_STOP, run), WEFT_OK);
     assert_string_equal(weft_text_get(&f->lines),
                         "done after step 30/30, 1:02:03: 61.4k tokens, loss 4.5000, 4.1k tokens/s  "
@@ -503,8 +516,9 @@ static void bar_on_a_terminal(void **state)
     assert_int_equal(event(f, WEFT_EVENT_STEP_END, step_view(30)), WEFT_OK);
     assert_int_equal(count(weft_text_get(&f->lines), "\rstep 30/30"), 1);
     weft_text_clear(&f->lines);
-    assert_int_equal(
-        event(f, WEFT_EVENT_STOP, (weft_run_view){.unit = "tokens", .ranks = 1, .step = 30, .steps = 30}), WEFT_OK);
+    assert_int_equal(event(f, WEFT_EVENT_STOP,
+                           (weft_run_view){.unit = "tokens", .ranks = 1, .step = 30, .steps = 30}),
+                     WEFT_OK);
     assert_int_equal(strncmp(weft_text_get(&f->lines), "\r\ndone after step 30/30", 22), 0);
 }
 
@@ -569,7 +583,8 @@ static void memory_runs_out(void **state)
 {
     fixture *f = *state;
     assert_int_equal(begin(f, "[metrics]\nevery = 1\n", true), WEFT_OK);
-    assert_int_equal(event(f, WEFT_EVENT_START, (weft_run_view){.unit = "tokens", .ranks = 1}), WEFT_OK);
+    assert_int_equal(event(f, WEFT_EVENT_START, (weft_run_view){.unit = "tokens", .ranks = 1}),
+                     WEFT_OK);
     for (long n = 1;; n++) {
         weft_alloc_fail_at(n);
         weft_status status = event(f, WEFT_EVENT_STEP_END, step_view(n));
