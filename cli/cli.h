@@ -76,7 +76,7 @@ typedef struct weft_cli_edit {
 typedef struct weft_cli_options {
     const char *ini;        /* the INI file; NULL if the subcommand takes none or none was given */
     const char *ini_text;   /* what stands in for the file's content; NULL: the file is read */
-    bool ini_data;          /* and which is data, not the user's word: weft_settings_take_as_data */
+    weft_trust ini_trust;   /* not the user's word; a file is read alone then, without includes */
     bool no_data;           /* as in weft_host; there is no run folder then, either */
     const char **arguments; /* all positional arguments, the INI file included */
     int n_arguments;
@@ -103,6 +103,9 @@ void weft_cli_options_release(weft_cli_options *options);
  * every error at once. On error *out is NULL. */
 weft_status weft_cli_settings(const weft_cli_options *options, weft_settings **out,
                               weft_error *err);
+
+/* Of a folder's INI, which is one file: what it includes is not opened. */
+weft_status weft_cli_read_alone(const char *path, weft_settings **out, weft_error *err);
 
 /* The command's own INI alone: weft has its [weft] defaults. */
 weft_status weft_cli_built_in(weft_settings **out, const weft_params **weft, weft_error *err);

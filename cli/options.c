@@ -135,6 +135,18 @@ weft_status weft_cli_built_in(weft_settings **out, const weft_params **weft, wef
     return s ? s : weft_settings_section(*out, "weft", table, weft, err);
 }
 
+weft_status weft_cli_read_alone(const char *path, weft_settings **out, weft_error *err)
+{
+    char *text = NULL;
+    weft_kept_file file = {.name = path, .real = path};
+    *out = NULL;
+    weft_status status = weft_read_file(path, &text, &file.size, err);
+    file.text = text;
+    status = status ? status : weft_settings_read_kept(&file, out, err);
+    weft_free(text);
+    return status;
+}
+
 weft_status weft_cli_settings(const weft_cli_options *options, weft_settings **out, weft_error *err)
 {
     weft_status status;
@@ -149,11 +161,12 @@ weft_status weft_cli_settings(const weft_cli_options *options, weft_settings **o
         status = weft_settings_read_text(options->ini, options->ini_text, strlen(options->ini_text),
                                          out, err);
     else
-        status = weft_settings_read(options->ini, out, err);
+        status = options->ini_trust ? weft_cli_read_alone(options->ini, out, err)
+                                    : weft_settings_read(options->ini, out, err);
     if (status != WEFT_OK)
         return status;
-    if (options->ini_data)
-        weft_settings_take_as_data(*out);
+    if (options->ini_trust)
+        weft_settings_take_as_data(*out, options->ini_trust);
     for (int i = 0; i < options->n_edits; i++) {
         const weft_cli_edit *edit = &options->edits[i];
         weft_status edited = WEFT_OK;

@@ -5,6 +5,7 @@
 #include "console/built_in.h"
 #include "execute/run.h"
 #include "forecast/forecast.h"
+#include "settings/values.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -269,6 +270,33 @@ weft_status weft_plan_to_json(const weft_session *session, const weft_plan *plan
     return s;
 }
 
+/* ---- of an INI ---- */
+
+static void add_dropped(const weft_params *params, weft_text *names)
+{
+    for (int i = 0; params && i < params->n; i++) {
+        const weft_checked *v = &params->values[i];
+        if (v->dropped && !(v->param->flags & WEFT_PARAM_PER_RANK))
+            weft_text_print(names, "%s[%s] %s", names->size ? ", " : "", params->section,
+                            v->param->name);
+    }
+}
+
+/* Without the files that its settings name a run is another one; what each rank may have as it
+ * likes is left out in any case. */
+static weft_status check_dropped(const weft_session *s, weft_error *err)
+{
+    weft_text names = {0};
+    weft_status status = WEFT_OK;
+    for (int i = 0; i < s->plugins->n; i++)
+        add_dropped(s->plugins->list[i].params, &names);
+    if (names.size)
+        status = weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE, "it names files or folders: %s",
+                           weft_text_get(&names));
+    weft_text_release(&names);
+    return status;
+}
+
 weft_status weft_study_plan(const weft_cli_options *options, json_t **out, weft_error *err)
 {
     const weft_plan_options how = {.ranks = options->ranks > 0 ? options->ranks : 1,
@@ -278,6 +306,7 @@ weft_status weft_study_plan(const weft_cli_options *options, json_t **out, weft_
     weft_plan *plan = NULL;
     *out = NULL;
     weft_status s = weft_session_init(&session, options, 0, NULL, true, err);
+    s = s ? s : check_dropped(&session, err);
     s = s ? s : weft_plan_create(session.plugins, session.settings, &how, &plan, err);
     s = s ? s : weft_plan_check(plan, err);
     s = s ? s : weft_session_check_learns(&session, plan, err);

@@ -15,7 +15,8 @@
  * rank; bytes and flops of a step. */
 weft_status weft_plan_to_json(const weft_session *session, const weft_plan *plan, json_t **out,
                               weft_error *err);
-/* Of an INI and edits; nothing is opened. */
+/* Of an INI and edits; nothing is opened. An INI that is data is refused if it names files that
+ * would have to be. */
 weft_status weft_study_plan(const weft_cli_options *options, json_t **out, weft_error *err);
 
 #endif

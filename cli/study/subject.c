@@ -21,20 +21,28 @@ static bool is_there(const char *folder, const char *file)
 
 /* ---- run folders ---- */
 
-/* What it was planned from may have changed since, or be gone: then it has no plan, and its
- * numbers are compared all the same. */
-static weft_status plan_again(weft_subject *to, weft_error *err)
+/* What it was planned from may have changed since, or be gone, or not be opened: then it has no
+ * plan, and its numbers are compared all the same. */
+static weft_status plan_again(weft_subject *to, weft_trust trust, weft_error *err)
 {
+    static const char *const unopened[] = {
+        [WEFT_TRUST_ALL] = "",
+        [WEFT_TRUST_FILES] = "; folders of plugins and libraries that a run folder names are not "
+                             "opened: with --trust, if it is your own, they are",
+        [WEFT_TRUST_NONE] = "; what a run folder names is not opened: with --trust, if it is your "
+                            "own, it is"};
     char *ini = weft_format("%s/config.ini", to->name);
     const weft_cli_options options = {
-        .ini = ini, .ranks = (int)json_array_size(json_object_get(to->about, "ranks"))};
+        .ini = ini,
+        .ini_trust = trust,
+        .ranks = (int)json_array_size(json_object_get(to->about, "ranks"))};
     weft_error why = {0};
     if (!ini)
         return weft_fail_memory(err);
     if (weft_study_plan(&options, &to->plan, &why)) {
         json_decref(to->plan);
         to->plan = NULL;
-        to->no_plan = weft_strdup(weft_error_text(&why));
+        to->no_plan = weft_format("%s%s", weft_error_text(&why), unopened[trust]);
     }
     weft_error_release(&why);
     weft_free(ini);
@@ -49,13 +57,13 @@ bool weft_about_is_done(const json_t *about)
     return outcome && strcmp(outcome, "done") == 0;
 }
 
-static weft_status read_run(weft_subject *to, weft_error *err)
+static weft_status read_run(weft_subject *to, weft_trust trust, weft_error *err)
 {
     int64_t last = 0;
     to->kind = WEFT_SUBJECT_RUN;
     weft_status s = weft_folder_read_about(to->name, &to->about, err);
     s = s ? s : weft_folder_read_metrics(to->name, 0, &to->lines, err);
-    s = s ? s : plan_again(to, err);
+    s = s ? s : plan_again(to, trust, err);
     weft_lines_last(to->lines, "loss", &last);
     to->damaged = !s && weft_about_is_done(to->about) && is_there(to->name, "metrics.jsonl") &&
                   last < json_integer_value(json_object_get(to->about, "steps"));
@@ -238,14 +246,15 @@ static weft_status read_ini(weft_subject *to, const weft_cli_options *options, w
     weft_cli_options own = *options;
     to->kind = WEFT_SUBJECT_INI;
     own.ini = to->name;
+    own.ini_trust = WEFT_TRUST_ALL; /* the user names it */
     return weft_study_plan(&own, &to->plan, err);
 }
 
-static weft_status read_folder(weft_subject *to, weft_error *err)
+static weft_status read_folder(weft_subject *to, weft_trust trust, weft_error *err)
 {
     char *checkpoint = NULL;
     if (is_there(to->name, "run.json"))
-        return read_run(to, err);
+        return read_run(to, trust, err);
     weft_status s = weft_checkpoint_find(weft_io_system(), to->name, &checkpoint, err);
     if (!s && !checkpoint)
         s = weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
@@ -264,7 +273,7 @@ weft_status weft_subject_read(weft_subject *to, const char *name, const weft_cli
     bool is_plan = false;
     *to = (weft_subject){.name = name};
     if (stat(name, &info) == 0 && S_ISDIR(info.st_mode))
-        return read_folder(to, err);
+        return read_folder(to, options->ini_trust, err);
     weft_status s = read_plan(to, &is_plan, err);
     return s || is_plan ? s : read_ini(to, options, err);
 }

@@ -25,7 +25,7 @@ typedef struct weft_subject {
     json_t *tensors; /* {name: "f32 [4, 2] 16 hex digits"} */
 } weft_subject;
 
-/* options: edits and ranks for INIs. Release in every case. */
+/* options: edits and ranks for INIs, ini_trust for run folders. Release in every case. */
 weft_status weft_subject_read(weft_subject *to, const char *name, const weft_cli_options *options,
                               weft_error *err);
 /* Several, with what is wrong with each, once. "A:" in front of an edit makes it the first one's

@@ -9,8 +9,6 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { NAMES_FILES = WEFT_PARAM_FILE | WEFT_PARAM_LIBRARY };
-
 static const weft_ini_line *first_text(const weft_ini_line *line)
 {
     while (line && line->text[0] == '\0')
@@ -119,13 +117,20 @@ static weft_status set_twice(const char *section, const char *key, const weft_in
         section, key, setting->before.file, line);
 }
 
+static bool is_dropped(const weft_param *param, const weft_ini_key *said)
+{
+    const bool code = param->flags & WEFT_PARAM_LIBRARY,
+               file = param->type == WEFT_PARAM_PATH || (param->flags & WEFT_PARAM_FILE);
+    if (!said || !first_text(said->lines) || param->flags & WEFT_PARAM_ONCE)
+        return false;
+    return said->trust == WEFT_TRUST_NONE ? code || file : said->trust != WEFT_TRUST_ALL && code;
+}
+
 static weft_status check_value(weft_settings *settings, const weft_section *section,
                                weft_checked *value, weft_error *err)
 {
     const weft_ini_key *said = weft_setting_find(section, value->param->name);
-    const bool dropped =
-        said && said->data &&
-        (value->param->type == WEFT_PARAM_PATH || (value->param->flags & NAMES_FILES));
+    const bool dropped = is_dropped(value->param, said);
     const weft_ini_key *setting = dropped ? NULL : said;
     weft_ini_line preset = {.text = value->param->value, .where = WEFT_NOWHERE};
     const bool filled = setting && first_text(setting->lines); /* empty behind '=': not set */
@@ -134,6 +139,7 @@ static weft_status check_value(weft_settings *settings, const weft_section *sect
 
     value->text = "";
     value->given = filled;
+    value->dropped = dropped;
     value->where = setting ? setting->where : WEFT_NOWHERE;
     if (setting && setting->before.file && (value->param->flags & WEFT_PARAM_ONCE))
         return set_twice(section->name, value->param->name, setting, err);

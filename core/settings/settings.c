@@ -77,7 +77,7 @@ weft_status weft_setting_put(weft_settings *settings, weft_section *section, con
     setting->lines = lines;
     setting->before = setting->where;
     setting->where = where;
-    setting->data = false;
+    setting->trust = WEFT_TRUST_ALL;
     *end = setting;
     return WEFT_OK;
 }
@@ -399,12 +399,12 @@ weft_status weft_settings_fall_back(weft_settings *settings, const char *name, c
     return status;
 }
 
-void weft_settings_take_as_data(weft_settings *settings)
+void weft_settings_take_as_data(weft_settings *settings, weft_trust trust)
 {
     for (weft_section *section = settings->sections; section; section = section->next) {
         section->where.line = 0;
         for (weft_ini_key *s = section->settings; s; s = s->next) {
-            s->data = true;
+            s->trust = trust;
             s->where.line = 0;
             for (weft_ini_line *line = s->lines; line; line = line->next)
                 line->where.line = 0;

@@ -38,9 +38,16 @@ weft_status weft_settings_read_kept(const weft_kept_file *files, weft_settings *
  * weft_settings_read_text, lives as long as settings. */
 weft_status weft_settings_fall_back(weft_settings *settings, const char *name, const char *text,
                                     weft_error *err);
-/* What it says by now is what a checkpoint says, not the user: files, folders and libraries that it
- * names are as if not set. What is set from now on is the user's. */
-void weft_settings_take_as_data(weft_settings *settings);
+/* What settings may name. */
+typedef enum weft_trust {
+    WEFT_TRUST_ALL,   /* whatever it is: the user says so */
+    WEFT_TRUST_FILES, /* no libraries and no folders of plugins: they are as if not set */
+    WEFT_TRUST_NONE   /* no files either; but for a lock, which only narrows */
+} weft_trust;
+
+/* What it says by now is data, a folder's and not the user's; what is set from now on is the
+ * user's. */
+void weft_settings_take_as_data(weft_settings *settings, weft_trust trust);
 void weft_settings_destroy(weft_settings *settings);
 
 /* The listed plugins in order. A name twice is an error noted when the

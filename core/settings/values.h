@@ -16,7 +16,8 @@ typedef struct weft_checked {
     int64_t integer;
     double real;
     bool boolean, given;
-    int word; /* which of the parameter's choices it is, from 1; 0: none */
+    bool dropped; /* data names a file by it: it is as if not set */
+    int word;     /* which of the parameter's choices it is, from 1; 0: none */
     weft_where where;
 } weft_checked;
 
@@ -32,7 +33,7 @@ typedef struct weft_ini_key {
     weft_ini_line *lines;
     weft_where where;
     weft_where before; /* where it was set before that; nowhere: it was not */
-    bool data;         /* it comes from data: no file is named by it */
+    weft_trust trust;
     struct weft_ini_key *next;
 } weft_ini_key;
 

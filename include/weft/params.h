@@ -32,7 +32,8 @@ enum {
                                 checkpoint, which is data */
     WEFT_PARAM_LIBRARY = 128, /* a STRING: the name or path of a shared library that the plugin
                                  opens with weft_library_find. `weft vet` vets it; it is not taken
-                                 from a checkpoint */
+                                 from a checkpoint. A LIST: what the library of the key before it
+                                 opens by itself, by name; `weft vet` looks beside it, too */
     WEFT_PARAM_SERVED = 256,  /* of the core's own sections: a plugin does what the key says, one
                                  that  gives the capability of its name; without one it is refused */
 };

@@ -391,7 +391,8 @@ void *weft_kept(const weft_host *host, const char *name);
 
 /* What to give dlopen for a library that is opened by name, or by a path. Without a lock: what is
  * asked for. Under [weft] lock: the path that was vetted, opened already with all that it needs; an
- * error if the lock does not know it. *path lives as long as the plugin; from create on. */
+ * error if the lock does not know it, with *path still `name`, or if it is not what was vetted, or
+ * if anything else is mapped that was not. *path lives as long as the plugin; from create on. */
 weft_status weft_library_find(const weft_host *host, const char *name, const char **path,
                               weft_error *err);
 

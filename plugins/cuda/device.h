@@ -111,6 +111,11 @@ void cuda_forget(void *self);
 /* Launches every product and every plan of cuDNN once, so that it is loaded. */
 weft_status cuda_products_load(cuda *c, weft_error *err);
 
+/* ---- plugin.c ---- */
+
+/* Under a lock: has cuDNN opened anything that was not vetted? */
+weft_status cuda_dnn_check_mapped(const cuda *c, weft_error *err);
+
 /* ---- settle.c ---- */
 
 weft_status cuda_settle(void *self, weft_error *err);

@@ -13,18 +13,8 @@ weft_status cuda_dnn_api_open(cuda_dnn_api *api, const char *library, weft_error
         const char *name;
         size_t at;
     } functions[] = {
-#define FUNCTION(name) {#name, offsetof(cuda_dnn_api, name)}
-        FUNCTION(cudnnGetVersion),
-        FUNCTION(cudnnGetErrorString),
-        FUNCTION(cudnnCreate),
-        FUNCTION(cudnnDestroy),
-        FUNCTION(cudnnSetStream),
-        FUNCTION(cudnnBackendCreateDescriptor),
-        FUNCTION(cudnnBackendDestroyDescriptor),
-        FUNCTION(cudnnBackendFinalize),
-        FUNCTION(cudnnBackendSetAttribute),
-        FUNCTION(cudnnBackendGetAttribute),
-        FUNCTION(cudnnBackendExecute),
+#define FUNCTION(name) {#name, offsetof(cuda_dnn_api, name)},
+        CUDA_DNN_FUNCTIONS(FUNCTION)
 #undef FUNCTION
     };
     enum { N = sizeof functions / sizeof *functions };
@@ -165,7 +155,9 @@ static bool names_ordered(const cuda_dnn *dnn)
            (dnn->capability / 10 == 10 && dnn->api.cudnnGetVersion() >= DNN_ORDERED_BLACKWELL);
 }
 
-/* The engine whose sums of dq have a fixed order, as NVIDIA's cudnn-frontend asks for it. */
+/* The engine whose sums of dq have a fixed order, as NVIDIA's cudnn-frontend asks for it (of Hopper
+ * in its pull request 398, of 2026). The library does not say which one has: its engines' numerical
+ * notes are alike. */
 static bool make_ordered(cuda_dnn_graph *g, cudnn_descriptor_t graph, int64_t d,
                          cudnn_descriptor_t *config)
 {

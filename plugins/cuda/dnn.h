@@ -125,6 +125,19 @@ enum {
     DNN_KNOB_TILE_N = 41
 }; /* cudnnBackendKnobType_t */
 
+#define CUDA_DNN_FUNCTIONS(X)                                                                      \
+    X(cudnnGetVersion)                                                                             \
+    X(cudnnGetErrorString)                                                                         \
+    X(cudnnCreate)                                                                                 \
+    X(cudnnDestroy)                                                                                \
+    X(cudnnSetStream)                                                                              \
+    X(cudnnBackendCreateDescriptor)                                                                \
+    X(cudnnBackendDestroyDescriptor)                                                               \
+    X(cudnnBackendFinalize)                                                                        \
+    X(cudnnBackendSetAttribute)                                                                    \
+    X(cudnnBackendGetAttribute)                                                                    \
+    X(cudnnBackendExecute)
+
 typedef struct cuda_dnn_api {
     size_t (*cudnnGetVersion)(void);
     const char *(*cudnnGetErrorString)(int status);

@@ -13,12 +13,18 @@
  * published forward and backward of long causal sequences with heads of 128 elements (for B200 and
  * 4090 a guess). Ours is made of the same instructions, but executes eleven products for its seven,
  * which it tells (cuda_attention_work); and it may reach half of that rate, a guess (UNSURE), for
- * it copies nothing ahead. cuDNN's attention has the public figures of FlashAttention-3's paper for
- * an H100 (forward 0.6 of the peak, backward 0.5, of long causal sequences, heads of 128), of
- * NVIDIA's cudnn-frontend for a B200; on others as much as FlashAttention-2's. Of links, bus
- * bandwidths of nccl-tests as they are commonly shown; of memory, a copy. What a hop takes are
- * NCCL's own figures for rings (LL128, tuning.cc). A launch is a kernel behind another in a
- * captured graph: a guess. */
+ * it copies nothing ahead.
+ *
+ * cuDNN's attention, causal, heads of 128 elements, 8192 places, forward and backward in 1e12
+ * flop/s: of an H100 529 and 518, charts of FlashAttention-3's paper (arXiv 2407.08608); of others
+ * NVIDIA's own figures in cudnn-frontend (benchmark/attention_training, llama3.1, 2026): H200 655
+ * and 526 (ordered: 463), A100 on PCIe 177 and 136, GB200 1646 and 1344. An H200 is taken for an
+ * H100, a B200 for less than a GB200, a 4090 for FlashAttention-2, which is a guess. Of 2048 places
+ * an H200 has 534 and 402: the range is down to there.
+ *
+ * Of links, bus bandwidths of nccl-tests as they are commonly shown; of memory, a copy. What a hop
+ * takes are NCCL's own figures for rings (LL128, tuning.cc). A launch is a kernel behind another in
+ * a captured graph: a guess. */
 #include "device.h"
 
 #include <math.h>
@@ -36,7 +42,7 @@ static const struct cuda_known {
     bool
         narrow_rows; /* cuBLASLt has products in 8 bits with a scale for each row on Hopper alone */
 } known[] = {
-    {"a100", "A100 SXM", 312, 0, 19.5, 2.039, 80, 300, 25, 32, 0.87, 0.87, 0.58, 0.58, 108, 8,
+    {"a100", "A100 SXM", 312, 0, 19.5, 2.039, 80, 300, 25, 32, 0.87, 0.87, 0.58, 0.47, 108, 8,
      false},
     {"h100", "H100 SXM", 989.4, 1978.9, 66.9, 3.35, 80, 450, 50, 64, 0.80, 0.71, 0.31, 0.52, 132, 8,
      true},

@@ -215,7 +215,8 @@ size_t cuda_dnn_loads(const weft_call *call)
 bool cuda_dnn_may_take(const weft_call *call)
 {
     rows r;
-    return is_planned(call) && find_rows(call, &r) && r.q_n > 0 && r.k_n > 0;
+    return is_planned(call) && weft_tensor_count(&call->ins[Q]) > 0 && find_rows(call, &r) &&
+           r.q_n > 0 && r.k_n > 0;
 }
 
 /* Rates of others' measurements: a range all the same. Where it may not be there, ours at their

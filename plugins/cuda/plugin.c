@@ -9,6 +9,9 @@
 #define DRIVER   "libcuda.so.1"
 #define CUBLASLT "libcublasLt.so.13"
 #define CUDNN    "libcudnn.so.9"
+#define CUDNN_PARTS                                                                                \
+    "libcudnn_graph.so.9 libcudnn_heuristic.so.9 libcudnn_engines_precompiled.so.9 "               \
+    "libcudnn_engines_runtime_compiled.so.9 libcudnn_engines_tensor_ir.so.9 libnvrtc.so.13"
 
 static const char *const automatic[] = {"auto", NULL};
 
@@ -88,6 +91,11 @@ static const weft_param params[] = {
      .value = CUDNN,
      .flags = WEFT_PARAM_ADVANCED | WEFT_PARAM_PER_RANK | WEFT_PARAM_LIBRARY,
      .help = "Name or path of the library that computes attention."},
+    {.name = "cudnn_parts",
+     .type = WEFT_PARAM_STRING,
+     .value = CUDNN_PARTS,
+     .flags = WEFT_PARAM_LIST | WEFT_PARAM_ADVANCED | WEFT_PARAM_PER_RANK | WEFT_PARAM_LIBRARY,
+     .help = "Libraries that this one opens by itself: under a lock they are vetted, too."},
     {.name = NULL},
 };
 
@@ -250,6 +258,30 @@ static const char *text_or(const cuda *c, const char *key, const char *preset)
     return *text ? text : preset;
 }
 
+/* Under a lock what cuDNN opens by itself is opened ahead of it. A part that the lock does not know
+ * may be one that this version does not have. */
+static weft_status open_dnn_parts(const cuda *c, weft_error *err)
+{
+    const char *name, *path;
+    weft_status s = WEFT_OK;
+    for (int i = 0; !s && (name = weft_params_word(c->host->params, "cudnn_parts", i)); i++) {
+        weft_error why = {0};
+        s = weft_library_find(c->host, name, &path, &why);
+        if (s && path != name)
+            s = weft_fail(err, s, WEFT_NOWHERE, "%s", weft_error_text(&why));
+        else
+            s = WEFT_OK;
+        weft_error_release(&why);
+    }
+    return s;
+}
+
+weft_status cuda_dnn_check_mapped(const cuda *c, weft_error *err)
+{
+    const char *library;
+    return c->dnn ? weft_library_find(c->host, text_or(c, "cudnn", CUDNN), &library, err) : WEFT_OK;
+}
+
 /* auto: without it is no error, but is said. */
 static weft_status open_dnn(cuda *c, int capability, weft_error *err)
 {
@@ -258,6 +290,7 @@ static weft_status open_dnn(cuda *c, int capability, weft_error *err)
     if (c->own || c->plain)
         return WEFT_OK;
     weft_status s = weft_library_find(c->host, text_or(c, "cudnn", CUDNN), &library, &why);
+    s = s ? s : open_dnn_parts(c, &why);
     s = s ? s : cuda_dnn_create(library, capability, c->ordered, &c->dnn, &why);
     if (s && c->must)
         s = weft_fail(err, s, weft_params_where(c->host->params, "attention"),

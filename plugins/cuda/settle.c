@@ -257,5 +257,6 @@ weft_status cuda_settle(void *self, weft_error *err)
     weft_status status = c->timed ? settle_all(c, err) : WEFT_OK;
     cuda_f8_products_tell(c->products);
     tell_attention(c);
+    status = status ? status : cuda_dnn_check_mapped(c, err);
     return status || c->host->ranks == 1 ? status : cuda_products_load(c, err);
 }

@@ -17,18 +17,40 @@ static void set(weft_tensor *t, int64_t i, int64_t x)
     ((int32_t *)t->data)[i] = (int32_t)x;
 }
 
+/* Places from `first` on; the second half is `later` places further on. */
+static void count_up(weft_tensor *t, int64_t first, int64_t later)
+{
+    const int64_t n = t->size[0], half = n / 2;
+    for (int64_t i = 0; i < n; i++)
+        set(t, i, first + i + (i >= half ? later : 0));
+    t->facts.runs = later && half > 0 ? 2 : 1;
+    t->facts.first[0] = first;
+    if (t->facts.runs == 2) {
+        t->facts.second = half;
+        t->facts.first[1] = first + half + later;
+    }
+}
+
 static void fill_masks(const attention_case *c, weft_tensor *iq, weft_tensor *ik, weft_tensor *sq,
                        weft_tensor *sk)
 {
     int64_t m = c->queries, n = c->keys;
-    for (int64_t i = 0; i < m; i++)
-        set(iq, i,
-            c->mask == MASK_PERMUTED ? (int64_t)weft_permute(1, 2, (uint64_t)m, (uint64_t)i)
-            : c->mask == MASK_LATE   ? i + n
-                                     : i + c->first);
-    for (int64_t j = 0; j < n; j++)
-        set(ik, j,
-            c->mask == MASK_PERMUTED ? (int64_t)weft_permute(1, 2, (uint64_t)n, (uint64_t)j) : j);
+    if (c->mask == MASK_PERMUTED) {
+        for (int64_t i = 0; i < m; i++)
+            set(iq, i, (int64_t)weft_permute(1, 2, (uint64_t)m, (uint64_t)i));
+        for (int64_t j = 0; j < n; j++)
+            set(ik, j, (int64_t)weft_permute(1, 2, (uint64_t)n, (uint64_t)j));
+    } else {
+        const bool later = c->mask == MASK_HALF_KEYS;
+        count_up(iq,
+                 c->mask == MASK_LATE ? n
+                 : later              ? n / 2
+                                      : c->first,
+                 c->mask == MASK_HALF ? n : 0);
+        count_up(ik, c->mask == MASK_HALF ? m / 2 : 0, later ? m : 0);
+    }
+    sq->facts.alike = sk->facts.alike =
+        c->mask != MASK_DOCUMENTS && c->mask != MASK_SCATTERED && c->mask != MASK_NOTHING;
     for (int64_t i = 0; i < c->batch * m; i++)
         set(sq, i,
             c->mask == MASK_DOCUMENTS   ? i % m * 3 / m
@@ -53,8 +75,10 @@ void attention_heads(weft_tensor *t, const attention_case *c, bool kv)
 void attention_forward(trial *t, const attention_case *c, const char *op)
 {
     trial_init(t, op);
-    trial_int(t, "causal", c->mask <= MASK_DOCUMENTS || c->mask == MASK_LATE);
+    trial_int(t, "causal", c->mask <= MASK_DOCUMENTS || c->mask >= MASK_LATE);
     trial_real(t, "scale", c->scale);
+    if (c->mask == MASK_HALF || c->mask == MASK_HALF_KEYS)
+        trial_int(t, "ring", 1);
     t->tolerance = c->tolerance > 0.0 ? c->tolerance : 2e-5;
     t->size = 1.0; /* of the operands: a gradient that is 0 comes from sums of that size */
     attention_heads(trial_in(t, c->dtype, 1, SIZES(c->batch, c->queries, c->heads * c->d)), c,
@@ -79,8 +103,10 @@ void attention_backward(trial *t, const attention_case *c)
     attention_heads(trial_in(t, c->dtype, 4, SIZES(c->batch, c->queries, c->heads * c->d)), c,
                     false);
     attention_heads(trial_out(t, c->dtype, SIZES(c->batch, c->queries, c->heads * c->d)), c, false);
-    attention_heads(trial_out(t, c->dtype, SIZES(c->batch, c->keys, c->kv_heads * c->d)), c, true);
-    attention_heads(trial_out(t, c->dtype, SIZES(c->batch, c->keys, c->kv_heads * c->d)), c, true);
+    for (int i = 0; i < 2; i++)
+        attention_heads(trial_out(t, c->sums ? WEFT_F32 : c->dtype,
+                                  SIZES(c->batch, c->keys, c->kv_heads * c->d)),
+                        c, true);
 }
 
 void attention_check(const attention_case *c)

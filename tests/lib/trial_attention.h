@@ -14,6 +14,8 @@ typedef enum mask {
     MASK_NONE,      /* everything is seen */
     MASK_NOTHING,   /* segments that never match */
     MASK_LATE,      /* the queries come after all keys, as in a ring's earlier part */
+    MASK_HALF,      /* of queries: those of the second half come after all keys */
+    MASK_HALF_KEYS, /* the queries come between two halves of the keys */
     MASKS,
 } mask;
 
@@ -22,6 +24,7 @@ typedef struct attention_case {
     int64_t lo, kv_lo, whole, kv_whole; /* in heads; whole 0: all are here */
     int64_t first; /* the index of the first query, where that is the order of memory */
     mask mask;
+    bool sums; /* gradients of keys and values are in f32, as in a ring */
     weft_dtype dtype;
     double scale, tolerance;
 } attention_case;

@@ -337,6 +337,19 @@ static int conclude(const bisection *b, bool same, weft_text *text)
     return code ? code : b->n > 0 && !same;
 }
 
+/* A plan's settings are whoever's wrote the file: nothing is run by them. */
+static weft_status check_subject(const weft_subject *s, weft_error *err)
+{
+    const bool runs = s->kind == WEFT_SUBJECT_RUN || s->kind == WEFT_SUBJECT_INI;
+    if (runs && s->plan)
+        return WEFT_OK;
+    return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
+                     "%s cannot be planned, so it cannot be run: %s", s->name,
+                     s->no_plan                           ? s->no_plan
+                     : s->kind == WEFT_SUBJECT_CHECKPOINT ? "it is a checkpoint"
+                                                          : "it is a plan");
+}
+
 /* A step that no run makes. */
 static weft_status check_step(const bisection *b, const weft_subject *subjects, weft_error *err)
 {
@@ -378,10 +391,7 @@ static int bisect(const weft_cli_options *options, bisection *b, bool oracle, we
     bool same = false;
     weft_status s = weft_subjects_read(subjects, options->arguments, 2, options, err);
     for (int i = 0; i < 2 && !s; i++)
-        if (subjects[i].kind == WEFT_SUBJECT_CHECKPOINT || !subjects[i].plan)
-            s = weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
-                          "%s cannot be planned, so it cannot be run: %s", subjects[i].name,
-                          subjects[i].no_plan ? subjects[i].no_plan : "it is a checkpoint");
+        s = check_subject(&subjects[i], err);
     s = s ? s : check_step(b, subjects, err);
     s = s ? s : find_ranks(b, subjects, err);
     b->a = subjects[0].plan;
@@ -406,7 +416,7 @@ int weft_cmd_bisect(int argc, char **argv)
 {
     bisection b = {.steps = 3};
     const char *until = "bits";
-    bool no_oracle = false;
+    bool no_oracle = false, trust = false;
     const weft_option extra[] = {
         {.name = "steps",
          .argument = "N",
@@ -423,6 +433,9 @@ int weft_cmd_bisect(int argc, char **argv)
         {.name = "no-oracle",
          .help = "do not ask the oracle which value the culprit makes otherwise",
          .flag = &no_oracle},
+        {.name = "trust",
+         .help = "open what run folders name, plugins, libraries and files: they are your own",
+         .flag = &trust},
         {.name = NULL}};
     const weft_cli_usage usage = {
         .command = "bisect",
@@ -447,6 +460,7 @@ int weft_cmd_bisect(int argc, char **argv)
             s = weft_fail(&err, WEFT_ERR_INPUT, WEFT_NOWHERE,
                           "bisect takes two: weft bisect A.ini B.ini");
         b.ranks = options.ranks;
+        options.ini_trust = trust ? WEFT_TRUST_ALL : WEFT_TRUST_NONE;
         code = s ? weft_cli_report(&err) : bisect(&options, &b, !no_oracle && !*b.metric, &err);
     }
     weft_error_release(&err);

@@ -320,7 +320,7 @@ static weft_status check(const weft_cli_options *o, bool json, bool csv, weft_er
 
 int weft_cmd_compare(int argc, char **argv)
 {
-    bool json = false, csv = false;
+    bool json = false, csv = false, trust = false;
     const char *html = NULL;
     const weft_option extra[] = {
         {.name = "json", .help = "print one JSON object", .flag = &json},
@@ -329,6 +329,9 @@ int weft_cmd_compare(int argc, char **argv)
          .argument = "FILE",
          .help = "write curves and differences as one page, too",
          .text = &html},
+        {.name = "trust",
+         .help = "open plugins and libraries where run folders say: they are your own",
+         .flag = &trust},
         {.name = NULL}};
     const weft_cli_usage usage = {
         .command = "compare",
@@ -348,6 +351,7 @@ int weft_cmd_compare(int argc, char **argv)
     comparison c = {0};
     int code = weft_cli_parse(&usage, argc, argv, &options);
     if (code == WEFT_CLI_GO) {
+        options.ini_trust = trust ? WEFT_TRUST_ALL : WEFT_TRUST_FILES;
         weft_status s = check(&options, json, csv, &err);
         s = s ? s : read_all(&c, &options, &err);
         code = s ? weft_cli_report(&err) : conclude(&c, json, csv, html, &err);

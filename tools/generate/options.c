@@ -66,7 +66,7 @@ weft_status generate_options_init(generate_options *out, const weft_cli_options 
     o->ini_text = s->ini;
     o->no_data = true;
     o->threads = true;
-    o->ini_data = s->ini && s->checkpoint;
+    o->ini_trust = s->ini && s->checkpoint ? WEFT_TRUST_NONE : WEFT_TRUST_ALL;
     o->n_edits = 0;
     o->edits = weft_alloc_zero((size_t)s->n_edits + MOST_EDITS, sizeof *o->edits);
     int n = print_settings(w, &out->words, at);

@@ -131,22 +131,6 @@ static weft_status settings_of_checkpoint(generate_source *s, weft_error *err)
 
 /* ---- the lock ---- */
 
-/* The settings of a run, as one file: what that includes is not opened. *run is NULL if there are
- * none. */
-static weft_status read_run(const char *path, weft_settings **run, weft_error *err)
-{
-    char *text = NULL;
-    weft_kept_file file = {.name = path, .real = path};
-    *run = NULL;
-    if (access(path, F_OK) != 0)
-        return WEFT_OK;
-    weft_status status = weft_read_file(path, &text, &file.size, err);
-    file.text = text;
-    status = status ? status : weft_settings_read_kept(&file, run, err);
-    weft_free(text);
-    return status;
-}
-
 /* What a run was locked to, what is written with it is locked to, too: RUN/config.ini above
  * RUN/ckpt/step-N. Nothing else of it is taken. */
 static weft_status find_lock(generate_source *s, weft_error *err)
@@ -155,7 +139,9 @@ static weft_status find_lock(generate_source *s, weft_error *err)
     char *path = weft_format("%s/../../config.ini", s->folder);
     weft_settings *run = NULL;
     const weft_params *core;
-    weft_status status = path ? read_run(path, &run, err) : weft_fail_memory(err);
+    weft_status status = path ? WEFT_OK : weft_fail_memory(err);
+    if (path && access(path, F_OK) == 0)
+        status = weft_cli_read_alone(path, &run, err);
     if (run && !status)
         status = weft_settings_section(run, "weft", weft_core_params("weft"), &core, err);
     for (int i = 0; i < 2 && run && !status; i++) {
@@ -405,7 +391,7 @@ static weft_status look_at_settings(generate_source *s, const weft_cli_options *
     weft_settings *settings;
     read.ini = s->origin ? s->origin : s->name;
     read.ini_text = s->ini;
-    read.ini_data = s->ini && s->checkpoint;
+    read.ini_trust = s->ini && s->checkpoint ? WEFT_TRUST_NONE : WEFT_TRUST_ALL;
     read.edits = s->edits;
     read.n_edits = s->n_edits;
     weft_status status = weft_cli_settings(&read, &settings, err);

@@ -196,6 +196,7 @@ static void find_keys(const descriptor *d, weft_param keys[MOST_KEYS + 1])
             keys[n++] =
                 (weft_param){.name = name,
                              .type = WEFT_PARAM_STRING,
+                             .flags = p.flags & WEFT_PARAM_LIST,
                              .value = weft_elf_text(&d->elf, list + offsetof(weft_param, value))};
     }
 }

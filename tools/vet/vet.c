@@ -7,6 +7,7 @@
 #include "vet/image.h"
 
 #include <string.h>
+#include <unistd.h>
 #include <weft/files.h>
 
 /* ---- a lock of what an INI lists ---- */
@@ -27,22 +28,63 @@ typedef struct making {
     bool device;
 } making;
 
-/* The libraries that a plugin opens by the names that these keys have. */
+/* The path of a library that lies beside `by`, itself given by a path; NULL: it is not there. */
+static char *find_beside(const char *by, const char *name)
+{
+    const char *slash = strrchr(by, '/');
+    if (!slash || strchr(name, '/'))
+        return NULL;
+    char *path = weft_format("%.*s/%s", (int)(slash - by), by, name);
+    if (path && access(path, F_OK) == 0)
+        return path;
+    weft_free(path);
+    return NULL;
+}
+
+static weft_status add_named(const making *m, const char *name, const char *by, const char *plugin,
+                             const char *key, weft_error *err)
+{
+    bool found;
+    char *beside = find_beside(by, name);
+    weft_status s = weft_vet_add_named(m->set, beside ? beside : name, &found, err);
+    if (!s && !found)
+        weft_text_print(m->notes, "# not here, so not vetted: %s ([%s] %s)\n", name, plugin, key);
+    weft_free(beside);
+    return s;
+}
+
+/* What a library opens by itself: each beside it, or as the linker finds it. */
+static weft_status add_parts(const making *m, const char *list, const char *by, const char *plugin,
+                             const char *key, weft_error *err)
+{
+    char *words = weft_strdup(list), *rest = NULL;
+    weft_status s = words ? WEFT_OK : weft_fail_memory(err);
+    for (char *word = words ? strtok_r(words, " \t\n", &rest) : NULL; word && !s;
+         word = strtok_r(NULL, " \t\n", &rest))
+        s = add_named(m, word, by, plugin, key, err);
+    weft_free(words);
+    return s;
+}
+
+/* The libraries that a plugin opens by the names that these keys have; a list is of the library
+ * that the key before it names. */
 static weft_status add_libraries(void *ctx, const char *plugin, const weft_param *keys,
                                  weft_error *err)
 {
     const making *m = ctx;
     const weft_params *params = NULL;
+    const char *by = "";
     weft_status s =
         m->settings ? weft_settings_section(m->settings, plugin, keys, &params, err) : WEFT_OK;
     for (const weft_param *key = keys; key->name && !s; key++) {
-        const char *name = weft_params_text(params, key->name);
-        bool found;
-        name = *name ? name : key->value ? key->value : "";
-        s = *name ? weft_vet_add_named(m->set, name, &found, err) : WEFT_OK;
-        if (!s && *name && !found)
-            weft_text_print(m->notes, "# not here, so not vetted: %s ([%s] %s)\n", name, plugin,
-                            key->name);
+        const char *text = weft_params_text(params, key->name);
+        text = *text ? text : key->value ? key->value : "";
+        if (key->flags & WEFT_PARAM_LIST) {
+            s = add_parts(m, text, by, plugin, key->name, err);
+            continue;
+        }
+        by = text;
+        s = *text ? add_named(m, text, "", plugin, key->name, err) : WEFT_OK;
     }
     return s;
 }

@@ -42,7 +42,7 @@ typedef struct descriptor {
         } graph;
         struct {
             struct descriptor *graph;
-            int64_t mode;
+            int mode;
         } heuristics;
         struct {
             struct descriptor *graph;
@@ -570,4 +570,14 @@ int cudnnBackendExecute(cudnn_handle_t handle, cudnn_descriptor_t plan, cudnn_de
             m.values[i] = *(const float *)m.memory[i];
     load(p, handle->stream);
     return fake_enqueue(handle->stream, run, &m, sizeof m) == CUDA_SUCCESS ? DNN_SUCCESS : BAD;
+}
+
+const cuda_dnn_api *fake_dnn_api(void)
+{
+    static const cuda_dnn_api api = {
+#define NAME(function) .function = function,
+        CUDA_DNN_FUNCTIONS(NAME)
+#undef NAME
+    };
+    return &api;
 }

@@ -30,6 +30,8 @@ typedef struct fake_state {
 
 extern fake_state fake __attribute__((visibility("hidden")));
 
+/* The cuDNN that is the host (fake_dnn.c). */
+const struct cuda_dnn_api *fake_dnn_api(void) __attribute__((visibility("hidden")));
 /* The number in a variable of the environment. */
 long fake_number(const char *variable, long otherwise);
 /* Counts a call that needs a context of this thread's; what it returns. */

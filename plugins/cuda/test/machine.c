@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* How trials run the kernels of the cuda plugin: on the emulator, in several orders of threads to
- * the same bits; products by a cuBLASLt that is the host, on GPUs of several kinds. With
+ * the same bits; products by a cuBLASLt that is the host, on GPUs of several kinds; attention of
+ * bf16 by our own kernels, and by a cuDNN that is the host, with our kernels around it. With
  * FIND_RACES in shuffled orders alone, and with all their accesses to memory looked at. */
 #include "machine.h"
 #include "blas.h"
+#include "dnn.h"
 #include "fake.h"
+#include "fake_driver.h"
 #ifdef FIND_RACES
 #include "races.h"
 #endif
@@ -22,10 +25,27 @@ static bool is_f8_product(const trial *t)
     return t->product && strncmp(t->op->name, "float8_", strlen("float8_")) == 0;
 }
 
+static bool is_by_dnn(const trial *t, int variant_number)
+{
+    return variant_number == 1 && t->ins[0].dtype == WEFT_BF16 &&
+           (strcmp(t->op->name, "attention") == 0 || strcmp(t->op->name, "attention_dx") == 0);
+}
+
 static const char *variant(const trial *t, int i)
 {
     static const char *const names[] = {"compute capability 8", "9", "10", NULL};
-    return is_f8_product(t) ? names[i] : i == 0 ? "on the host" : NULL;
+    return is_f8_product(t) ? names[i] : i == 0 ? "on the host" : is_by_dnn(t, i) ? "cuDNN" : NULL;
+}
+
+/* Sums of dq in a fixed order. */
+static cuda_dnn *open_dnn(void)
+{
+    static cuda_dnn dnn = {.capability = 90, .ordered = true};
+    if (!dnn.handle) {
+        dnn.api = *fake_dnn_api();
+        dnn.api.cudnnCreate(&dnn.handle);
+    }
+    return &dnn;
 }
 
 #ifdef FIND_RACES
@@ -75,7 +95,9 @@ static void address(const trial *t, int variant_number, int repeat, weft_call *c
     queue = (weft_queue){.driver = fake_driver(),
                          .functions = fake_functions(),
                          .products = &products,
-                         .stream = fake_stream()};
+                         .stream = fake_stream(),
+                         .dnn = is_by_dnn(t, variant_number) ? open_dnn() : NULL,
+                         .dnn_planned = is_by_dnn(t, variant_number)};
     products.fast = getenv("WEFT_TEST_FAST_SUMS") != NULL;
     setenv("WEFT_FAKE_CUDA_MAJOR", gpus[is_f8_product(t) ? variant_number : 1], 1);
     fake_set_order(order_of(repeat));
@@ -86,7 +108,11 @@ static void address(const trial *t, int variant_number, int repeat, weft_call *c
 static weft_status launch(const trial *t, int variant_number, int repeat, const weft_call *call,
                           weft_error *err)
 {
-    (void)variant_number, (void)repeat;
+    (void)repeat;
+    if (is_by_dnn(t, variant_number) && !call->state != !cuda_dnn_may_take(call))
+        return weft_fail(err, WEFT_ERR_INTERNAL, WEFT_NOWHERE, "%s",
+                         call->state ? "a plan did not know that cuDNN takes this"
+                                     : "cuDNN was not asked, or has refused");
     return t->kernel->launch(call, err);
 }
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* How trials run the kernels of the cuda plugin on a GPU, by the driver that WEFT_TEST_CUDA_DRIVER
- * names and the cuBLASLt that WEFT_TEST_CUBLASLT names. Every operand has memory of its own between
+ * names and the cuBLASLt that WEFT_TEST_CUBLASLT names; attention by the cuDNN of
+ * WEFT_TEST_CUDNN, too, if there is one. Every operand has memory of its own between
  * two guards that must stay as they were; WEFT_TEST_EXACT: without guards, so that
  * compute-sanitizer knows its ends. */
 #include <setjmp.h>
@@ -10,10 +11,13 @@
 #include <cmocka.h>
 
 #include "device.h"
+#include "dnn.h"
 #include "machine.h"
 #include "trial.h"
 
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 enum { GUARD = 1 << 10, MOST_TAKEN = 64, POISON = 0xa5 };
 
@@ -28,6 +32,7 @@ static struct {
     CUmodule modules[CUDA_MOST_FILES];
     CUfunction functions[CUDA_N_KERNELS];
     cuda_products *products;
+    cuda_dnn *dnn; /* NULL: there is none */
     weft_queue queue;
     taken taken[MOST_TAKEN];
     int n_taken;
@@ -61,6 +66,21 @@ static void open_context(void)
     succeed(d->cuStreamCreate(&gpu.queue.stream, CU_STREAM_NON_BLOCKING), "cuStreamCreate");
 }
 
+/* With sums in a fixed order: trials are repeated, to the same bits. */
+static void open_dnn(void)
+{
+    weft_error why = {0};
+    CUdevice device;
+    int major = 0, minor = 0;
+    succeed(gpu.driver.cuDeviceGet(&device, 0), "cuDeviceGet");
+    gpu.driver.cuDeviceGetAttribute(&major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, device);
+    gpu.driver.cuDeviceGetAttribute(&minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, device);
+    if (cuda_dnn_create(named("WEFT_TEST_CUDNN", "libcudnn.so.9"), 10 * major + minor, true,
+                        &gpu.dnn, &why))
+        printf("# no attention by cuDNN: %s\n", weft_error_text(&why));
+    weft_error_release(&why);
+}
+
 static void open_gpu(void)
 {
     weft_error err = {0};
@@ -77,6 +97,7 @@ static void open_gpu(void)
     gpu.queue.driver = &gpu.driver;
     gpu.queue.functions = gpu.functions;
     gpu.queue.products = gpu.products;
+    open_dnn();
 }
 
 /* ---- memory ---- */
@@ -147,13 +168,26 @@ static void return_all(void)
 
 static const char *name(void)
 {
-    return *gpu.name ? gpu.name : "no GPU";
+    static char text[512];
+    if (!gpu.dnn)
+        return *gpu.name ? gpu.name : "no GPU";
+    snprintf(text, sizeof text,
+             "%s; cuDNN had a plan for %d calls of attention, and none for %d%s%s%s", gpu.name,
+             gpu.dnn->taken, gpu.dnn->left, gpu.dnn->left ? " (" : "", gpu.dnn->why,
+             gpu.dnn->left ? ")" : "");
+    return text;
+}
+
+static bool is_by_dnn(const trial *t, int variant_number)
+{
+    open_gpu();
+    return gpu.dnn && variant_number == 1 && t->ins[0].dtype == WEFT_BF16 &&
+           (strcmp(t->op->name, "attention") == 0 || strcmp(t->op->name, "attention_dx") == 0);
 }
 
 static const char *variant(const trial *t, int i)
 {
-    (void)t;
-    return i == 0 ? "on the GPU" : NULL;
+    return i == 0 ? "on the GPU" : is_by_dnn(t, i) ? "by cuDNN" : NULL;
 }
 
 static int repeats(const trial *t)
@@ -164,8 +198,10 @@ static int repeats(const trial *t)
 
 static void address(const trial *t, int variant_number, int repeat, weft_call *call)
 {
-    (void)t, (void)variant_number, (void)repeat;
+    (void)repeat;
     open_gpu();
+    gpu.queue.dnn = is_by_dnn(t, variant_number) ? gpu.dnn : NULL;
+    gpu.queue.dnn_planned = gpu.queue.dnn;
     cuda_products_hurry(gpu.products, getenv("WEFT_TEST_FAST_SUMS") != NULL);
     call->queue = &gpu.queue;
 }

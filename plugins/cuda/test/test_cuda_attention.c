@@ -62,6 +62,30 @@ static void test_head_sizes(void **state)
                                           .mask = MASK_LATE});
 }
 
+/* Where cuDNN computes a part of it: steps of a ring, of the queries, of the keys, some heads of a
+ * group, results that are added or in f32. */
+static void test_parts(void **state)
+{
+    static const mask masks[] = {MASK_HALF, MASK_HALF_KEYS, MASK_LATE, MASK_CAUSAL};
+    (void)state;
+    for (size_t m = 0; m < sizeof masks / sizeof *masks; m++)
+        for (int sums = is_long() ? 0 : 1; sums < 2; sums++)
+            attention_check(&(attention_case){.batch = 2,
+                                              .queries = 18,
+                                              .keys = masks[m] == MASK_CAUSAL ? 18 : 21,
+                                              .heads = 4,
+                                              .kv_heads = 2,
+                                              .d = m % 2 ? 8 : 24,
+                                              .lo = 4,
+                                              .kv_lo = 2,
+                                              .whole = 8,
+                                              .kv_whole = 4,
+                                              .mask = masks[m],
+                                              .sums = sums,
+                                              .dtype = WEFT_BF16,
+                                              .tolerance = 8e-3});
+}
+
 /* Around the sizes of tiles, each pair of a query and a key shows: bounds of bf16 would hide one
  * key of 64. */
 static void test_pairs(void **state)
@@ -188,8 +212,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_masks),           cmocka_unit_test(test_head_sizes),
         cmocka_unit_test(test_shards_of_heads), cmocka_unit_test(test_merge),
         cmocka_unit_test(test_nothing),         cmocka_unit_test(test_pairs),
-        cmocka_unit_test(test_long_64),         cmocka_unit_test(test_long_128),
-        cmocka_unit_test(test_long_256),
+        cmocka_unit_test(test_parts),           cmocka_unit_test(test_long_64),
+        cmocka_unit_test(test_long_128),        cmocka_unit_test(test_long_256),
     };
     return trial_main(argc, argv, "cuda_attention", tests, sizeof tests / sizeof *tests);
 }

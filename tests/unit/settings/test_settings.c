@@ -455,7 +455,7 @@ static void data_names_no_files(void **state)
     weft_settings *settings = read_text("[demo]\nfile = /a /b\ntokenizer = /t\nmix = /m\n"
                                         "driver = /d.so\nnote = /n\n");
     (void)state;
-    weft_settings_take_as_data(settings);
+    weft_settings_take_as_data(settings, WEFT_TRUST_NONE);
     assert_edit(weft_settings_override, settings, "demo.mix=mine", NULL);
     const weft_params *p = claim(settings, "demo", table);
     assert_string_equal(weft_params_text(p, "file"), "");
