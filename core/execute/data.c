@@ -100,42 +100,26 @@ weft_status weft_read_sample(weft_run *run, const weft_lowered *l, weft_split sp
 
 /* ---- inputs ---- */
 
-enum { ALIGNED = 64 };
-
-/* Bytes of a field's elements, up to where the next may begin. */
-static size_t bytes_of_field(const weft_graph *g, const weft_field *f)
-{
-    size_t bytes = (size_t)count_elements(g, f) * weft_dtype_size(f->dtype);
-    return (bytes + ALIGNED - 1) / ALIGNED * ALIGNED;
-}
-
-static int32_t *find_text(const weft_sample *s, const weft_field *fields, const char *name)
-{
-    for (int i = 0; fields[i].name; i++)
-        if (strcmp(fields[i].name, name) == 0 && fields[i].dtype == WEFT_I32 &&
-            strcmp(fields[i].shape, "batch seq") == 0)
-            return s->field[i];
-    return NULL;
-}
-
 weft_status weft_sample_init(weft_sample *s, const weft_graph *g, weft_error *err)
 {
-    const weft_field *fields = weft_graph_fields(g);
-    size_t n = 0, bytes = 0;
+    const weft_field *fields = weft_graph_fields(g), *text = weft_text_fields;
+    int32_t **const named[] = {&s->ids, &s->labels, &s->positions, &s->segments};
+    int n = 0;
+    int64_t room = 0; /* of eight bytes an element, so that each field is aligned */
     while (fields[n].name)
-        bytes += bytes_of_field(g, &fields[n++]);
-    size_t head = (n * sizeof(void *) + ALIGNED) / ALIGNED * ALIGNED;
-    void **list = weft_alloc_zero(1, head + bytes);
+        room += count_elements(g, &fields[n++]);
+    void **list = weft_alloc_zero((size_t)(n + room + 1), 8);
     if (!list)
         return weft_fail_memory(err);
-    char *at = (char *)list + head;
-    for (size_t i = 0; i < n; i++, at += bytes_of_field(g, &fields[i - 1]))
-        list[i] = count_elements(g, &fields[i]) ? at : NULL;
     *s = (weft_sample){.field = list};
-    s->ids = find_text(s, fields, "ids");
-    s->labels = find_text(s, fields, "labels");
-    s->positions = find_text(s, fields, "positions");
-    s->segments = find_text(s, fields, "segments");
+    room = n;
+    for (int i = 0; i < n; room += count_elements(g, &fields[i++])) {
+        list[i] = count_elements(g, &fields[i]) ? list + room : NULL;
+        for (int k = 0; text[k].name; k++)
+            if (strcmp(fields[i].name, text[k].name) == 0 && fields[i].dtype == WEFT_I32 &&
+                strcmp(fields[i].shape, text[k].shape) == 0)
+                *named[k] = list[i];
+    }
     return WEFT_OK;
 }
 
@@ -232,23 +216,20 @@ static int32_t label_behind(const weft_sample *s, int64_t seq_len, int64_t i, in
     return there ? s->labels[k] : -1;
 }
 
-static const void *data_of(const part *p)
+/* Element i of the sample, or what stands for it. */
+static double element_of(const part *p, int64_t i)
 {
-    return p->field == &weft_number_field ? &p->sample->number
-                                          : p->sample->field[p->field - weft_graph_fields(p->g)];
-}
-
-/* Element i of the sample, or what stands for it, to place k of the input. */
-static void put_element(const part *p, int64_t i, int64_t k)
-{
+    const weft_sample *s = p->sample;
+    if (!s)
+        return p->field->pad;
+    if (p->field == &weft_number_field)
+        return s->number;
     const int64_t shift = weft_input_shift(p->v->name);
-    if (p->t.dtype != WEFT_I32)
-        weft_tensor_set(&p->t, k, p->sample ? ((const float *)data_of(p))[i] : p->field->pad);
-    else
-        ((int32_t *)p->t.data)[k] =
-            !p->sample ? p->field->pad
-            : shift    ? label_behind(p->sample, weft_graph_seq_len(p->g), i, shift)
-                       : ((const int32_t *)data_of(p))[i];
+    if (shift)
+        return label_behind(s, weft_graph_seq_len(p->g), i, shift);
+    const weft_tensor from = {.dtype = p->field->dtype,
+                              .data = s->field[p->field - weft_graph_fields(p->g)]};
+    return weft_tensor_get(&from, i);
 }
 
 /* From dim d on, row by row, into the places from k on; i: where the dims before it are in the
@@ -256,7 +237,7 @@ static void put_element(const part *p, int64_t i, int64_t k)
 static int64_t fill_dims(const part *p, int d, int64_t i, int64_t k)
 {
     if (d == p->t.n_dims) {
-        put_element(p, i, k);
+        weft_tensor_set(&p->t, k, element_of(p, i));
         return k + 1;
     }
     const bool ordered = strcmp(p->v->dims[d].name, "seq") == 0;
@@ -279,6 +260,25 @@ void weft_fill_inputs(const weft_batch *b, int64_t micro, int64_t row, const wef
         p.t.data = weft_batch_input(b, p.batch ? 0 : micro, v->name, &t);
         fill_dims(&p, p.batch + 1, 0, p.at);
     }
+}
+
+weft_status weft_fill_samples(weft_run *run, const weft_batch *b, const weft_samples *of,
+                              weft_error *err)
+{
+    weft_sample sample;
+    weft_status s = weft_sample_init(&sample, b->l->graph, err);
+    for (int64_t i = 0; i < of->n && !s; i++) {
+        const int64_t micro = i / run->plan->micro_batch, row = i % run->plan->micro_batch;
+        if (!weft_owns_row(b->l, micro, row))
+            continue;
+        const bool there = of->first + i < of->end;
+        if (there)
+            s = weft_read_sample(run, b->l, of->split, of->first + i, &sample, err);
+        if (!s)
+            weft_fill_inputs(b, micro, row, there ? &sample : NULL);
+    }
+    weft_sample_release(&sample);
+    return s;
 }
 
 void weft_fill_step(const weft_batch *b, int64_t step)
@@ -366,23 +366,6 @@ weft_status weft_upload_micro_batch(weft_run *run, const weft_lowered *l, int64_
 
 /* ---- the loader ---- */
 
-static weft_status fill(weft_run *run, const weft_batch *b, int64_t first, weft_error *err)
-{
-    const weft_lowered *l = run->plan->lowered[WEFT_MODE_TRAIN];
-    weft_sample sample;
-    weft_status s = weft_sample_init(&sample, l->graph, err);
-    for (int64_t i = 0; i < run->plan->global_batch && !s; i++) {
-        int64_t micro = i / run->plan->micro_batch, row = i % run->plan->micro_batch;
-        if (!weft_owns_row(l, micro, row))
-            continue;
-        s = weft_read_sample(run, l, WEFT_SPLIT_TRAIN, first + i, &sample, err);
-        if (!s)
-            weft_fill_inputs(b, micro, row, &sample);
-    }
-    weft_sample_release(&sample);
-    return s;
-}
-
 static void *work(void *arg)
 {
     weft_run *run = arg;
@@ -394,9 +377,10 @@ static void *work(void *arg)
             pthread_cond_wait(&l->changed, &l->lock);
             continue;
         }
-        int64_t first = l->first_sample;
+        const weft_samples of = {WEFT_SPLIT_TRAIN, l->first_sample, run->plan->global_batch,
+                                 INT64_MAX};
         pthread_mutex_unlock(&l->lock);
-        weft_status s = fill(run, l->batch[l->filling], first, &l->err);
+        weft_status s = weft_fill_samples(run, l->batch[l->filling], &of, &l->err);
         pthread_mutex_lock(&l->lock);
         l->status = s;
         l->ready = true;

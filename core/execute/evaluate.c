@@ -6,23 +6,6 @@
 #include <math.h>
 #include <string.h>
 
-static weft_status fill(weft_run *run, const weft_batch *b, int64_t first, int64_t samples,
-                        weft_sample *sample, weft_error *err)
-{
-    const weft_lowered *l = run->plan->lowered[WEFT_MODE_EVALUATE];
-    weft_status s = WEFT_OK;
-    for (int64_t row = 0; row < run->plan->micro_batch && !s; row++) {
-        if (!weft_owns_row(l, 0, row))
-            continue;
-        bool there = first + row < samples;
-        if (there)
-            s = weft_read_sample(run, l, WEFT_SPLIT_VALIDATION, first + row, sample, err);
-        if (!s)
-            weft_fill_inputs(b, 0, row, there ? sample : NULL);
-    }
-    return s;
-}
-
 static weft_status one_batch(weft_run *run, const weft_batch *b, double *loss, double *tokens,
                              weft_error *err)
 {
@@ -48,10 +31,8 @@ weft_status weft_run_evaluate(weft_run *run, weft_error *err)
     if (batches == 0)
         return WEFT_OK;
     weft_batch *b = NULL;
-    weft_sample sample = {0};
     double loss = 0, tokens = 0;
     weft_status s = weft_batch_create(run, WEFT_MODE_EVALUATE, 1, &b, err);
-    s = s ? s : weft_sample_init(&sample, plan->graphs[WEFT_MODE_EVALUATE], err);
     if (!s) {
         weft_fill_step(b, run->step);
         s = weft_run_feed(run, b, err);
@@ -61,11 +42,12 @@ weft_status weft_run_evaluate(weft_run *run, weft_error *err)
     s = s ? s : weft_run_wait(run, err); /* the inputs are filled anew */
     for (int64_t i = 0; i < batches && !s; i++) {
         weft_fill_micro_batch(b, 0, i);
-        s = fill(run, b, i * plan->micro_batch, samples, &sample, err);
+        const weft_samples of = {WEFT_SPLIT_VALIDATION, i * plan->micro_batch, plan->micro_batch,
+                                 samples};
+        s = weft_fill_samples(run, b, &of, err);
         s = s ? s : one_batch(run, b, &loss, &tokens, err);
     }
     weft_batch_destroy(b);
-    weft_sample_release(&sample);
     if (s)
         return s;
     const int64_t seen =

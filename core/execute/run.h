@@ -261,6 +261,14 @@ weft_status weft_observe_sources(weft_run *run, const weft_lowered *l, int64_t m
  * NULL: padding. */
 void weft_fill_inputs(const weft_batch *batch, int64_t micro, int64_t row,
                       const weft_sample *sample);
+/* n samples from `first` on, those from `end` on not there. */
+typedef struct weft_samples {
+    weft_split split;
+    int64_t first, n, end;
+} weft_samples;
+/* Reads what this rank holds of them, and fills it. */
+weft_status weft_fill_samples(weft_run *run, const weft_batch *b, const weft_samples *of,
+                              weft_error *err);
 void weft_fill_step(const weft_batch *batch, int64_t step);
 /* number: what the graph is told of the micro-batch that lies at place `micro` of the batch. */
 void weft_fill_micro_batch(const weft_batch *batch, int64_t micro, int64_t number);

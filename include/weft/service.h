@@ -241,12 +241,12 @@ typedef struct weft_tokenizer {
 
 typedef enum weft_split { WEFT_SPLIT_TRAIN, WEFT_SPLIT_VALIDATION } weft_split;
 
-/* What samples have: an array, and an input of that name for models (weft_add_input). */
+/* What samples have: an array, and an input of that name for models (weft_add_input), where the
+ * core fills none of that name itself. */
 typedef struct weft_field {
-    const char *name; /* not that of an input which the core fills, and without "step_" ahead */
-    const char
-        *shape; /* "batch", and behind it dims that the model declares: "batch rows columns" */
-    weft_dtype dtype; /* WEFT_I32, or WEFT_F32, which models get in weft_graph_dtype */
+    const char *name;
+    const char *shape; /* "batch", and dims that the model declares: "batch rows columns" */
+    weft_dtype dtype;  /* WEFT_I32; real numbers of any other, which models get in the graph's */
     /* Integers: from `low` on, and below the size of this dim, where the model has it; NULL: any.
      * The core checks them, for kernels index memory with them. */
     const char *below;

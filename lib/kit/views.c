@@ -90,6 +90,12 @@ bool weft_graph_is_partial(const weft_graph *g)
     return g->config.partial;
 }
 
+int64_t weft_graph_size(const weft_graph *g, const char *name)
+{
+    const weft_dim *d = weft_map_get(&g->dims, name, strlen(name));
+    return d ? d->size : 0;
+}
+
 int weft_mesh_ranks(const weft_mesh *mesh)
 {
     int n = 1;

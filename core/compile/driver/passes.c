@@ -204,8 +204,6 @@ static weft_status new_graph(const weft_plan *p, weft_mode mode, const weft_plan
     while (inner && weft_plugins_inner(p->plugins, &inner, &data_self))
         continue;
     config.fields_by = weft_plugins_giver(p->plugins, inner);
-    if (config.fields && weft_fields_check(config.fields, config.fields_by, err))
-        return WEFT_ERR_INTERNAL;
     config.axes = p->axes;
     config.n_axes = p->n_axes;
     config.partial = options->stop_after != NULL;

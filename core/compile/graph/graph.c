@@ -41,11 +41,6 @@ weft_value *weft_graph_find(const weft_graph *g, const char *name)
 {
     return weft_map_get(&g->names, name, strlen(name));
 }
-int64_t weft_graph_size(const weft_graph *g, const char *name)
-{
-    const weft_dim *d = weft_map_get(&g->dims, name, strlen(name));
-    return d ? d->size : 0;
-}
 int64_t weft_graph_seq_len(const weft_graph *g)
 {
     return g->config.sizes.seq_len;

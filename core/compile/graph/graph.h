@@ -197,8 +197,8 @@ weft_status weft_check_attr(weft_graph *g, const weft_op *op, const char *name, 
 void weft_node_set_attr(weft_graph *g, weft_value *v, weft_attr attr);
 /* weft_add_report, unchecked. */
 void weft_graph_report(weft_graph *g, const char *name, weft_value *v);
+extern const weft_field weft_text_fields[];               /* of data that say nothing of fields */
 const weft_field *weft_graph_fields(const weft_graph *g); /* ended by one without a name */
-weft_status weft_fields_check(const weft_field *fields, const char *by, weft_error *err);
 /* Which field fills this input; of_step: of all the step's micro-batches. NULL: none. */
 const weft_field *weft_input_field(const weft_graph *g, const char *name, bool *of_step);
 /* Is the loss a mean over labels of a sequence? Else over samples, or what the model counts. */
