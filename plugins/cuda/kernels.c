@@ -40,10 +40,11 @@ enum { PRIORITY = 10 };
     }
 #define ATTENTION(name_, accumulates_)                                                             \
     {                                                                                              \
-        HEAD(name_, accumulates_),                                                                 \
-            .accepts = cuda_attention_accepts, .workspace = cuda_##name_##_workspace,              \
-            .work = cuda_##name_##_work, .loads = cuda_dnn_loads, .prepare = cuda_dnn_prepare,     \
-            .release = cuda_dnn_release, .launch = cuda_##name_##_launch                           \
+        HEAD(name_, accumulates_), .accepts = cuda_attention_accepts,                              \
+                                   .workspace = cuda_##name_##_workspace,                          \
+                                   .work = cuda_##name_##_work, .loads = cuda_dnn_loads,           \
+                                   .prepare = cuda_attention_prepare, .release = cuda_dnn_release, \
+                                   .launch = cuda_##name_##_launch                                 \
     }
 #define ELEMENTWISE(name_, types_) KERNEL(name_, true, types_, cuda_elementwise_launch)
 #define LOSS(name_, adds_, types_) KERNEL(name_, adds_, types_, cuda_loss_launch)

@@ -142,6 +142,14 @@ weft_kernel_work cuda_attention_dx_work(const weft_call *call)
     return executed(call, &a, size, 3 + (size > 128 ? 6 : 4));
 }
 
+weft_status cuda_attention_prepare(const weft_call *call, void **state, weft_error *err)
+{
+    const cuda_attention_args a = args_of(call);
+    if (call->queue && !matrix_size(call, &a))
+        call->queue->slow = fmax(call->queue->slow, call->op->flops(call));
+    return cuda_dnn_prepare(call, state, err);
+}
+
 /* ---- launches ---- */
 
 /* Elements of bf16 in shared memory: `rows` rows of a head, `n` of each of two operands that are
