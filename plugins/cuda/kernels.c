@@ -54,6 +54,13 @@ enum { PRIORITY = 10 };
 #define SUM(name_, types_)    WORKING(name_, true, types_, cuda_sum_workspace, cuda_sum_launch)
 #define SCALAR(name_, types_) KERNEL(name_, true, types_, cuda_scalar_launch)
 
+#define ROPE(name_)                                                                                \
+    {                                                                                              \
+        HEAD(name_, true), .types = "hi>h", .accepts = cuda_rope_accepts,                          \
+                           .prepare = cuda_rope_prepare, .release = weft_free,                     \
+                           .launch = cuda_rope_launch                                              \
+    }
+
 #define PRODUCT(name_)                                                                             \
     {                                                                                              \
         HEAD(name_, true), .accepts = cuda_product_accepts, .workspace = cuda_product_workspace,   \
@@ -115,8 +122,8 @@ const weft_kernel cuda_kernels[] = {
     NORM(layer_norm_dx, "hhh>h"),
     COLUMNS(layer_norm_dw, "hh>h"),
     COLUMNS(bias_dw, "h>h"),
-    IF(rope, true, "hi>h", cuda_rope_accepts, cuda_rope_launch),
-    IF(rope_dx, true, "hi>h", cuda_rope_accepts, cuda_rope_launch),
+    ROPE(rope),
+    ROPE(rope_dx),
     KERNEL(embedding, true, "ih>h", cuda_embedding_launch),
     WORKING(embedding_dw, true, "ih>f", cuda_embedding_workspace, cuda_embedding_dw_launch),
     KERNEL(take, true, "hi>h", cuda_rows_launch),
