@@ -496,6 +496,7 @@ dist_check_SCRIPTS += \
 	tests/scripts/check-core-words \
 	tests/scripts/check-cuda \
 	tests/scripts/check-cuda-runs \
+	tests/scripts/check-cuda-host \
 	tests/scripts/check-cudnn \
 	tests/scripts/check-cuda-use \
 	tests/scripts/check-curve \
