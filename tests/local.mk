@@ -383,6 +383,7 @@ fixture_sources = \
 	tests/fixtures/plugins/other_name.c \
 	tests/fixtures/plugins/refuser.c \
 	tests/fixtures/plugins/reviews.c \
+	tests/fixtures/plugins/reviews_late.c \
 	tests/fixtures/plugins/reviews_too.c \
 	tests/fixtures/plugins/second_device.c \
 	tests/fixtures/plugins/pace.c \

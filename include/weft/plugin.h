@@ -309,7 +309,9 @@ typedef struct weft_contribution {
      * service's type that lives as long as self, from which what is not a function is read, too;
      * NULL: what is there is left as it is. device: of those that are listed before; NULL: none. */
     const void *(*around)(void *self, const void *next, const weft_device *device);
-    /* REVIEW: looks at the finished plan of a training run (<weft/review.h>). */
+    /* REVIEW: looks at the finished plan of a training run (<weft/review.h>). stage: the first one
+     * that what it asks for changes. Reviews of an earlier stage come first, and those of later
+     * ones see only plans behind which these ask for nothing new. */
     weft_status (*review)(void *self, weft_plan *plan, weft_error *err);
 } weft_contribution;
 
