@@ -412,6 +412,7 @@ run_fixture_sources = \
 	tests/fixtures/run/bold.c \
 	tests/fixtures/run/breaker.c \
 	tests/fixtures/run/careless.c \
+	tests/fixtures/run/deep.c \
 	tests/fixtures/run/everywhere.c \
 	tests/fixtures/run/experts.c \
 	tests/fixtures/run/fault.c \
