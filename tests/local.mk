@@ -230,6 +230,11 @@ bench_cpu_kernels_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/plugins/cpu
 bench_cpu_kernels_CFLAGS = $(AM_CFLAGS) $(OPENMP_CFLAGS)
 bench_cpu_kernels_LDADD = plugins/cpu/libcpu.la tests/lib/libstandard.la core/libweft.la \
 	$(DNNL_LIBS) $(LIBM)
+# make bench/experts
+EXTRA_PROGRAMS += bench/experts
+bench_experts_CPPFLAGS = $(bench_cpu_kernels_CPPFLAGS)
+bench_experts_CFLAGS = $(bench_cpu_kernels_CFLAGS)
+bench_experts_LDADD = plugins/moe/libmoe.la $(bench_cpu_kernels_LDADD)
 CLEANFILES += $(EXTRA_PROGRAMS) tests/vetted/turn
 EXTRA_DIST += bench/checkpoint bench/checkpoint.py bench/context bench/float8.py bench/gpu \
 	bench/lock bench/pairs bench/peer bench/pipeline bench/pipeline.py \
@@ -409,6 +414,7 @@ run_fixture_sources = \
 	tests/fixtures/run/breaker.c \
 	tests/fixtures/run/careless.c \
 	tests/fixtures/run/documents.c \
+	tests/fixtures/run/deep.c \
 	tests/fixtures/run/everywhere.c \
 	tests/fixtures/run/experts.c \
 	tests/fixtures/run/fault.c \

@@ -186,6 +186,8 @@ typedef struct weft_experts {
     bool of_batch;        /* balance over a micro-batch; no: over each sample */
     const char *router, *gate, *up, *down; /* names of parameters behind the prefix */
     const char *bias;                      /* of the state that is the bias */
+    int64_t shared; /* width of a feed-forward that every token goes through as well; 0: none */
+    const char *shared_gate, *shared_up, *shared_down;
 } weft_experts;
 
 /* Rows of a parameter table, where the plugin's struct has a weft_experts `e`. */
@@ -320,6 +322,18 @@ static inline void weft_experts_dims(weft_graph *g, const weft_experts *e)
     weft_graph_dim(g, "choices", e->n, 1);
     weft_graph_dim(g, "experts", e->n, 1);
     weft_graph_dim(g, "expert_ffn", e->ffn, 1);
+    if (e->shared > 0)
+        weft_graph_dim(g, "shared_ffn", e->shared, 1);
+}
+
+/* What every token goes through, whatever it chooses: a swiglu. */
+static inline weft_value *weft_experts_shared(weft_graph *g, const weft_experts *e, weft_value *x,
+                                              double out_std)
+{
+    weft_value *gate = weft_block_linear(g, "sg", x, e->shared_gate, "shared_ffn embed", 0.02);
+    weft_value *up = weft_block_linear(g, "su", x, e->shared_up, "shared_ffn embed", out_std);
+    weft_value *a = weft_add2(g, "silu_mul", "sa", gate, up);
+    return weft_block_linear(g, "shared", a, e->shared_down, "embed shared_ffn", out_std);
 }
 
 /* Of block l: the weighted sum of each token's experts, each a swiglu. Weights are applied to what
@@ -346,7 +360,9 @@ static inline weft_value *weft_block_experts(weft_graph *g, const weft_experts *
     weft_experts_add(g, "spread", "weights", e, 3,
                      (weft_value *[]){routed[1], routed[0], assigned[1]}, 1, &weights);
     const int64_t rows = e->k * weft_graph_micro_batch(g) * weft_graph_seq_len(g);
-    weft_value *counts = assigned[0];
+    weft_value *counts = assigned[0], *shared = NULL;
+    if (e->shared > 0) /* while rows travel */
+        shared = weft_experts_shared(g, e, x, out_std);
     weft_value *gate =
         weft_experts_product(g, "g", sent, counts, e->gate, "experts expert_ffn embed", 0.02, rows);
     weft_value *up = weft_experts_product(g, "u", sent, counts, e->up, "experts expert_ffn embed",
@@ -355,8 +371,9 @@ static inline weft_value *weft_block_experts(weft_graph *g, const weft_experts *
     a = weft_add2(g, "slot_scale", "aw", a, weights);
     a = weft_experts_product(g, "rows", a, counts, e->down, "experts embed expert_ffn", out_std,
                              rows);
-    weft_experts_add(g, "combine", "d", e, 3, (weft_value *[]){a, routed[0], assigned[1]}, 1, &y);
-    return y;
+    weft_experts_add(g, "combine", shared ? "c" : "d", e, 3,
+                     (weft_value *[]){a, routed[0], assigned[1]}, 1, &y);
+    return shared ? weft_add2(g, "add", "d", y, shared) : y;
 }
 
 /* ---- a whole decoder ---- */
