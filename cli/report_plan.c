@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a report shows of the plan: memory over a step, collectives, the pipeline. */
+/* What a report shows of the plan: memory over a step, collectives, choices, the pipeline. */
 #include "execute/run.h"
 #include "forecast/forecast.h"
 #include "report.h"
@@ -238,9 +238,32 @@ static weft_status add_pipeline(json_t *page, const weft_plan *plan, weft_error 
     return s;
 }
 
+/* ---- what reviews have asked for, and what plugins note ---- */
+
+static void add_request(json_t *list, const weft_request *r)
+{
+    if (!r)
+        return;
+    add_request(list, r->next);
+    json_array_append_new(list, json_pack("[s,s,s]", r->by, r->what, r->value));
+}
+
+static weft_status add_choices(json_t *page, const weft_plan *plan, weft_error *err)
+{
+    const weft_graph *g = plan->graphs[WEFT_MODE_TRAIN];
+    json_t *choices = json_array(), *notes = json_array();
+    add_request(choices, plan->plugins->asked);
+    for (int i = 0; i < g->n_notes; i++)
+        json_array_append_new(notes, json_string(g->notes[i]));
+    const bool failed =
+        json_object_set_new(page, "choices", choices) | json_object_set_new(page, "notes", notes);
+    return failed ? weft_fail_memory(err) : WEFT_OK;
+}
+
 weft_status weft_page_add_plan(json_t *page, const weft_plan *plan, weft_error *err)
 {
     weft_status s = add_memory(page, plan, err);
     s = s ? s : add_collectives(page, plan, err);
+    s = s ? s : add_choices(page, plan, err);
     return s ? s : add_pipeline(page, plan, err);
 }

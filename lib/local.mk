@@ -57,6 +57,7 @@ lib_libshared_la_SOURCES = \
 	lib/forecast/room.c \
 	lib/forecast/causal.c \
 	lib/forecast/simulate.c \
+	lib/forecast/stages.c \
 	lib/forecast/svg.c \
 	lib/forecast/timeline.c \
 	lib/forecast/course.h \

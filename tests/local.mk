@@ -91,6 +91,8 @@ fuzz_drivers = \
 	tests/fuzz/fuzz_vetted
 check_PROGRAMS += $(fuzz_drivers)
 FUZZ_LIBS = tests/fuzz/libfuzz.la lib/libinner.la $(JANSSON_LIBS) $(LTDL_LIBS) $(LIBM)
+tests_fuzz_fuzz_config_SOURCES = tests/fuzz/fuzz_config.c plugins/gpt2/gpt2.c \
+	plugins/llama3/llama3.c plugins/mixtral/mixtral.c plugins/qwen3/qwen3.c
 tests_fuzz_fuzz_config_CPPFLAGS = $(AM_CPPFLAGS) $(JANSSON_CFLAGS)
 tests_fuzz_fuzz_config_LDADD = tests/fuzz/libfuzz.la plugins/hf/libhf.la $(FUZZ_LIBS)
 tests_fuzz_fuzz_graph_LDADD = tests/lib/libgraphtext.la tests/lib/libstandard.la $(FUZZ_LIBS)
@@ -230,6 +232,11 @@ bench_cpu_kernels_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/plugins/cpu
 bench_cpu_kernels_CFLAGS = $(AM_CFLAGS) $(OPENMP_CFLAGS)
 bench_cpu_kernels_LDADD = plugins/cpu/libcpu.la tests/lib/libstandard.la core/libweft.la \
 	$(DNNL_LIBS) $(LIBM)
+# make bench/experts
+EXTRA_PROGRAMS += bench/experts
+bench_experts_CPPFLAGS = $(bench_cpu_kernels_CPPFLAGS)
+bench_experts_CFLAGS = $(bench_cpu_kernels_CFLAGS)
+bench_experts_LDADD = plugins/moe/libmoe.la $(bench_cpu_kernels_LDADD)
 CLEANFILES += $(EXTRA_PROGRAMS) tests/vetted/turn
 EXTRA_DIST += bench/checkpoint bench/checkpoint.py bench/context bench/float8.py bench/gpu \
 	bench/lock bench/pairs bench/peer bench/pipeline bench/pipeline.py \
@@ -383,6 +390,7 @@ fixture_sources = \
 	tests/fixtures/plugins/other_name.c \
 	tests/fixtures/plugins/refuser.c \
 	tests/fixtures/plugins/reviews.c \
+	tests/fixtures/plugins/reviews_late.c \
 	tests/fixtures/plugins/reviews_too.c \
 	tests/fixtures/plugins/second_device.c \
 	tests/fixtures/plugins/pace.c \
@@ -408,6 +416,7 @@ run_fixture_sources = \
 	tests/fixtures/run/breaker.c \
 	tests/fixtures/run/careless.c \
 	tests/fixtures/run/documents.c \
+	tests/fixtures/run/deep.c \
 	tests/fixtures/run/everywhere.c \
 	tests/fixtures/run/experts.c \
 	tests/fixtures/run/fault.c \
@@ -496,6 +505,7 @@ dist_check_SCRIPTS += \
 	tests/scripts/check-core-words \
 	tests/scripts/check-cuda \
 	tests/scripts/check-cuda-runs \
+	tests/scripts/check-cuda-host \
 	tests/scripts/check-cudnn \
 	tests/scripts/check-cuda-use \
 	tests/scripts/check-curve \

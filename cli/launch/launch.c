@@ -150,22 +150,27 @@ typedef struct launch {
     int kills;
 } launch;
 
+/* Whoever has stopped mpirun has stopped what it passes on, too. */
+static void ask(launch *l)
+{
+    l->ask_at = weft_now() + AGAIN_S;
+    kill(l->mpirun, SIGUSR1);
+    kill(l->mpirun, SIGCONT);
+}
+
 /* The first asks the ranks to stop after this step, again and again, for mpirun may not have
  * started them yet; one that ends everything does not ask. */
 static void pass_on(launch *l, int number)
 {
     if (number == SIGUSR2)
         kill(l->mpirun, SIGUSR2);
-    if (l->asked_at > 0 && !l->ended_by && weft_now() >= l->ask_at) {
-        l->ask_at = weft_now() + AGAIN_S;
-        kill(l->mpirun, SIGUSR1);
-    }
+    if (l->asked_at > 0 && !l->ended_by && weft_now() >= l->ask_at)
+        ask(l);
     if (number <= 0 || number == SIGCHLD || number == SIGUSR2)
         return;
     if (l->asked_at == 0) {
         l->asked_at = weft_now();
-        l->ask_at = l->asked_at + AGAIN_S;
-        kill(l->mpirun, SIGUSR1);
+        ask(l);
     } else if (weft_stop_ends(number, weft_now() - l->asked_at)) {
         l->ended_by = number;
         l->kill_at = weft_now();

@@ -330,8 +330,7 @@ static weft_status check_facts(const weft_batch *b, weft_error *err)
             const int32_t *data = weft_batch_input(b, micro, name, &t);
             if (data && !is_so(&t.facts, &t, data))
                 return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
-                                 "input '%s' is not what kernels were chosen for: the data "
-                                 "promised that a sample is one document, and places count up",
+                                 "input '%s': the data promised that a sample is one document",
                                  name);
         }
     return WEFT_OK;

@@ -43,10 +43,8 @@ static weft_status read_reports(weft_run *run, weft_error *err)
     weft_status s = weft_run_scalars(run, l, run->scalars, 2 + g->n_reports, read, err);
     if (s)
         return s;
-    run->view.loss = read[0];
     run->view.tokens = read[1] > 0 && g->counted ? run->plan->global_batch : (int64_t)read[1];
-    if (run->view.tokens == 0)
-        run->view.loss = NAN; /* a mean of nothing */
+    run->view.loss = run->view.tokens == 0 ? NAN : read[0]; /* of nothing there is no mean */
     run->view.grad_norm = NAN;
     run->view.n_reports = g->n_reports;
     for (int i = 0; i < g->n_reports; i++) {
@@ -55,6 +53,9 @@ static weft_status read_reports(weft_run *run, weft_error *err)
         if (strcmp(g->reports[i].name, "grad_norm") == 0)
             run->view.grad_norm = run->reports[i].value;
     }
+    const weft_device *d = run->plan->device;
+    if (d->counts)
+        run->view.n_reports += d->counts(run->plan->device_self, run->reports + g->n_reports);
     return WEFT_OK;
 }
 

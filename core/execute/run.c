@@ -166,9 +166,9 @@ static weft_status find_watchers(weft_run *run, weft_error *err)
 static weft_status allocate_reports(weft_run *run, weft_error *err)
 {
     const weft_graph *g = run->plan->graphs[WEFT_MODE_TRAIN];
-    run->reports = weft_alloc_zero((size_t)(g ? g->n_reports : 0) + 1, sizeof *run->reports);
-    run->view.reports = run->reports;
     run->n_scalars = 2 + (g ? g->n_reports : 0);
+    run->reports = weft_alloc_zero((size_t)run->n_scalars + WEFT_MOST_COUNTS, sizeof *run->reports);
+    run->view.reports = run->reports;
     run->scalars = weft_alloc_zero((size_t)run->n_scalars, sizeof *run->scalars);
     run->scalars_read = weft_alloc_zero((size_t)run->n_scalars, sizeof *run->scalars_read);
     if (!run->reports || !run->scalars || !run->scalars_read)

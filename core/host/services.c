@@ -48,7 +48,8 @@
     TELL(device, describe, 1, (weft_text *, text)) \
     ASK(device, library_bytes, size_t, 1, (int64_t, captured)) \
     ASK(device, rates, bool, 1, (weft_device_rates *, out)) \
-    ASK(device, peak_bytes, size_t, 0, ())
+    ASK(device, peak_bytes, size_t, 0, ()) \
+    ASK(device, counts, int, 1, (weft_report *, list))
 
 /* SEND(transport, function, ...) does something with a group, its first parameter. */
 #define TRANSPORT(DO, ASK, TELL, SEND) \

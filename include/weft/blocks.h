@@ -11,6 +11,7 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <weft/hf.h>
 #include <weft/marks.h>
 #include <weft/plugin.h>
 #include <weft/service.h>
@@ -66,6 +67,50 @@ typedef struct weft_decoder_sizes {
 #define WEFT_DECODER_TIED(self_, value_, help_)                                                    \
     {                                                                                              \
         .name = "tied", WEFT_BOOL(self_, d.tied), .value = value_, .help = help_                   \
+    }
+
+/* ---- how they lie in Hugging Face's folders: rows for <weft/hf.h> ---- */
+
+#define WEFT_DECODER_HF_EMBEDDING                                                                  \
+    {                                                                                              \
+        "model.embed_tokens.weight", .shape = "vocab_size dim"                                     \
+    }
+#define WEFT_DECODER_HF_ATTENTION                                                                  \
+    {"model.layers.{l}.input_layernorm.weight", .shape = "dim"},                                   \
+        {"model.layers.{l}.self_attn.q_proj.weight", .shape = "n_heads*head_dim dim"},             \
+        {"model.layers.{l}.self_attn.k_proj.weight", .shape = "n_kv_heads*head_dim dim"},          \
+        {"model.layers.{l}.self_attn.v_proj.weight", .shape = "n_kv_heads*head_dim dim"},          \
+        {"model.layers.{l}.self_attn.o_proj.weight", .shape = "dim n_heads*head_dim"},             \
+    {                                                                                              \
+        "model.layers.{l}.post_attention_layernorm.weight", .shape = "dim"                         \
+    }
+#define WEFT_DECODER_HF_SWIGLU                                                                     \
+    {"model.layers.{l}.mlp.gate_proj.weight", .shape = "ffn_dim dim"},                             \
+        {"model.layers.{l}.mlp.up_proj.weight", .shape = "ffn_dim dim"},                           \
+    {                                                                                              \
+        "model.layers.{l}.mlp.down_proj.weight", .shape = "dim ffn_dim"                            \
+    }
+#define WEFT_DECODER_HF_HEAD                                                                       \
+    {"model.norm.weight", .shape = "dim"}, {"lm_head.weight", "vocab_size dim", .unless = "tied"}, \
+        {.file = "lm_head.weight", .when = "tied"},                                                \
+    {                                                                                              \
+        .file = "*.rotary_emb.inv_freq"                                                            \
+    }
+/* What Transformers takes where config.json leaves a key out. */
+#define WEFT_DECODER_HF_KEYS(kv_heads_, head_dim_, context_, eps_)                                 \
+    {"hidden_size", .key = "dim"}, {"num_hidden_layers", .key = "n_layers"},                       \
+        {"num_attention_heads", .key = "n_heads"},                                                 \
+        {"num_key_value_heads", "n_kv_heads", .standard = kv_heads_,                               \
+         .divides = "num_attention_heads"},                                                        \
+        {"head_dim", "head_dim", .standard = head_dim_, .multiple = 2,                             \
+         .why = "rotary positions need an even width"},                                            \
+        {"vocab_size", .key = "vocab_size"},                                                       \
+        {"max_position_embeddings", .standard = context_, .context = true},                        \
+        {"rms_norm_eps", "norm_eps", .standard = eps_},                                            \
+        {"tie_word_embeddings", "tied", .standard = "false"},                                      \
+        {"hidden_act", .is = "silu", .also = "swish"},                                             \
+    {                                                                                              \
+        "initializer_range", .written = "0.02"                                                     \
     }
 
 /* What must hold between them. standard: head_dim is dim / n_heads. */
@@ -186,6 +231,8 @@ typedef struct weft_experts {
     bool of_batch;        /* balance over a micro-batch; no: over each sample */
     const char *router, *gate, *up, *down; /* names of parameters behind the prefix */
     const char *bias;                      /* of the state that is the bias */
+    int64_t shared; /* width of a feed-forward that every token goes through as well; 0: none */
+    const char *shared_gate, *shared_up, *shared_down;
 } weft_experts;
 
 /* Rows of a parameter table, where the plugin's struct has a weft_experts `e`. */
@@ -320,6 +367,18 @@ static inline void weft_experts_dims(weft_graph *g, const weft_experts *e)
     weft_graph_dim(g, "choices", e->n, 1);
     weft_graph_dim(g, "experts", e->n, 1);
     weft_graph_dim(g, "expert_ffn", e->ffn, 1);
+    if (e->shared > 0)
+        weft_graph_dim(g, "shared_ffn", e->shared, 1);
+}
+
+/* What every token goes through, whatever it chooses: a swiglu. */
+static inline weft_value *weft_experts_shared(weft_graph *g, const weft_experts *e, weft_value *x,
+                                              double out_std)
+{
+    weft_value *gate = weft_block_linear(g, "sg", x, e->shared_gate, "shared_ffn embed", 0.02);
+    weft_value *up = weft_block_linear(g, "su", x, e->shared_up, "shared_ffn embed", out_std);
+    weft_value *a = weft_add2(g, "silu_mul", "sa", gate, up);
+    return weft_block_linear(g, "shared", a, e->shared_down, "embed shared_ffn", out_std);
 }
 
 /* Of block l: the weighted sum of each token's experts, each a swiglu. Weights are applied to what
@@ -346,7 +405,9 @@ static inline weft_value *weft_block_experts(weft_graph *g, const weft_experts *
     weft_experts_add(g, "spread", "weights", e, 3,
                      (weft_value *[]){routed[1], routed[0], assigned[1]}, 1, &weights);
     const int64_t rows = e->k * weft_graph_micro_batch(g) * weft_graph_seq_len(g);
-    weft_value *counts = assigned[0];
+    weft_value *counts = assigned[0], *shared = NULL;
+    if (e->shared > 0) /* while rows travel */
+        shared = weft_experts_shared(g, e, x, out_std);
     weft_value *gate =
         weft_experts_product(g, "g", sent, counts, e->gate, "experts expert_ffn embed", 0.02, rows);
     weft_value *up = weft_experts_product(g, "u", sent, counts, e->up, "experts expert_ffn embed",
@@ -355,8 +416,9 @@ static inline weft_value *weft_block_experts(weft_graph *g, const weft_experts *
     a = weft_add2(g, "slot_scale", "aw", a, weights);
     a = weft_experts_product(g, "rows", a, counts, e->down, "experts embed expert_ffn", out_std,
                              rows);
-    weft_experts_add(g, "combine", "d", e, 3, (weft_value *[]){a, routed[0], assigned[1]}, 1, &y);
-    return y;
+    weft_experts_add(g, "combine", shared ? "c" : "d", e, 3,
+                     (weft_value *[]){a, routed[0], assigned[1]}, 1, &y);
+    return shared ? weft_add2(g, "add", "d", y, shared) : y;
 }
 
 /* ---- a whole decoder ---- */

@@ -85,6 +85,10 @@ typedef struct weft_device_rates {
                                       measured it: predictions are ranges; 0 or 1: it was measured */
 } weft_device_rates;
 
+/* plugin.h; what `counts` gives at most. */
+struct weft_report;
+enum { WEFT_MOST_COUNTS = 8 };
+
 /* capability "device". All functions but describe are called between open and close, by the rank's
  * one thread unless said otherwise. */
 typedef struct weft_device {
@@ -219,6 +223,10 @@ typedef struct weft_device {
     /* Optional: the most device memory that was in use at once. Without it, and for host_memory,
      * the process's own high-water mark counts. */
     size_t (*peak_bytes)(void *self);
+    /* Optional: numbers that say how this rank's device does its work, at most WEFT_MOST_COUNTS,
+     * with names that last as long as it is open; how many. Asked for once a step: they stand
+     * behind the reports that passes make. */
+    int (*counts)(void *self, struct weft_report *list);
 } weft_device;
 
 #ifdef __cplusplus

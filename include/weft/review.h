@@ -2,8 +2,9 @@
 /* Reviews. Passes decide before the plan exists; what it needs of memory and time is known behind
  * it. A contribution of kind WEFT_REVIEW is shown the finished plan of a training run, all modes
  * and all ranks of the pipeline, and may ask for something: then all is planned once more, from the
- * model's graph on, by the same plugins, which find what was asked by weft_asked. Reviews run in
- * listed order, behind each round; when a round asks for nothing new, its plan is the run's.
+ * model's graph on, by the same plugins, which find what was asked by weft_asked. Reviews run
+ * behind each round, those that change an earlier stage first, else in listed order; when a round
+ * asks for nothing new, its plan is the run's.
  *
  * Every rank of a run plans for itself, so a review must ask for the same on all of them: it
  * decides by what is shown here, which is that on all ranks, and by parameters, but neither by its
@@ -88,6 +89,23 @@ typedef struct weft_planned {
 /* rank: of the pipeline, from 0 on. weft_planned_release. */
 weft_status weft_plan_show(const weft_plan *plan, int rank, weft_planned *out, weft_error *err);
 void weft_planned_release(weft_planned *planned);
+
+/* What a stage of the pipeline takes for one micro-batch. */
+typedef struct weft_planned_stage {
+    double forward, backward, weights; /* seconds, without waits for other stages; weights: of the
+                                          gradients of weights that wait, which `backward` lacks */
+    double sends_on, sends_back; /* seconds of what it sends to the next stage and the one before,
+                                    were they another rank's */
+    int64_t kept, held; /* bytes that its forward keeps for what comes behind; that wait for weights
+                           when its backward is over */
+} weft_planned_stage;
+
+/* As ranks see it whose other coordinates are 0: the same on all. out: room for all stages. times:
+ * NULL, or a file of lines as a run's metrics.jsonl has them, whose seconds count instead of
+ * predicted ones; those of weights, if it has none, are of the backward's the share that is
+ * predicted. Which stages have gradients of weights apart, this plan's schedule says. */
+weft_status weft_plan_stages(const weft_plan *plan, const char *times, weft_planned_stage *out,
+                             weft_error *err);
 
 /* Memory that the run's device has for each rank, in bytes; 0: nobody knows. */
 int64_t weft_plan_room(const weft_plan *plan);

@@ -279,6 +279,7 @@ bool weft_plan_roofline(const weft_plan *plan, weft_roofline *out)
                            .staged = !plan->device->host_memory,
                            .captures = weft_device_is_async(plan) && plan->device->begin,
                            .captures_sent = weft_plan_captures_sent(plan)};
+    out->model = weft_plugins_service(plan->plugins, "costs", &out->model_self);
     bool known = weft_device_find_rates(plan, &out->rates);
     if (known)
         set_transport(plan, out);

@@ -50,6 +50,13 @@ void weft_plan_print_forecast(const weft_plan *plan, weft_text *text);
 /* A line a stage. */
 void weft_plan_print_costs(const weft_costs *costs, const int *rank_of, weft_text *text);
 
+/* ---- review.c: another rank's plan ---- */
+
+/* *other: a copy whose programs and states are that rank's, and its own. weft_plan_forget_other,
+ * also after a failure. */
+weft_status weft_plan_other(const weft_plan *plan, int rank, weft_plan *other, weft_error *err);
+void weft_plan_forget_other(weft_plan *other);
+
 /* ---- check.c: what a run would refuse that the plan can see ---- */
 
 weft_status weft_plan_check(const weft_plan *plan, weft_error *err);

@@ -85,7 +85,7 @@ static int first_rank(const weft_plan *plan, int coordinate)
     return axis < 0 ? 0 : coordinate * weft_mesh_stride(&plan->mesh, axis);
 }
 
-static void forget(weft_plan *other)
+void weft_plan_forget_other(weft_plan *other)
 {
     for (int m = 0; m < WEFT_MODES; m++)
         weft_lowered_destroy(other->lowered[m]);
@@ -93,8 +93,7 @@ static void forget(weft_plan *other)
     weft_states_release(&other->caches);
 }
 
-/* *other: a copy whose programs and states are its own; forget. */
-static weft_status plan_other(const weft_plan *plan, int rank, weft_plan *other, weft_error *err)
+weft_status weft_plan_other(const weft_plan *plan, int rank, weft_plan *other, weft_error *err)
 {
     int coord[WEFT_MAX_AXES];
     const int64_t alignment = weft_device_alignment(plan->device);
@@ -118,38 +117,29 @@ static weft_status plan_other(const weft_plan *plan, int rank, weft_plan *other,
 
 /* ---- what is shown of it ---- */
 
-static void show_instruction(const weft_roofline *r, const weft_cost_model *model, void *self,
-                             const weft_lowered *l, const weft_program *p,
+static void show_instruction(const weft_roofline *r, const weft_lowered *l, const weft_program *p,
                              const weft_instruction *in, weft_planned_instruction *out)
 {
-    *out = (weft_planned_instruction){.kind = in->kind,
-                                      .nodes = in->parts ? (const weft_node *const *)in->parts
-                                                         : &in->node,
-                                      .n_nodes = in->parts ? in->n_ins : 1,
-                                      .part = p->part,
-                                      .stage = p->stage,
-                                      .position = in->position,
-                                      .seconds = weft_roofline_cost(r, l, in).seconds};
-    const double own = model ? model->seconds(self, l->graph, out, out->seconds) : -1;
-    out->seconds = own < 0 ? out->seconds : own;
+    *out = weft_roofline_show(in);
+    out->part = p->part;
+    out->stage = p->stage;
+    out->seconds = weft_roofline_cost(r, l, in).seconds;
 }
 
 static weft_status show_programs(const weft_plan *plan, weft_planned *out, weft_error *err)
 {
     weft_lowered *l = plan->lowered[WEFT_MODE_TRAIN];
     weft_roofline r;
-    void *self;
-    const weft_cost_model *model = weft_plugins_service(plan->plugins, "costs", &self);
     int n = 0;
     for (int a = 0; a < l->n_programs; a++)
         n += l->programs[a].n;
     weft_planned_instruction *list = weft_alloc(((size_t)n + 1) * sizeof *list);
     weft_status s = list ? weft_forecast_see(l, NULL, err) : weft_fail_memory(err);
-    out->known = weft_plan_roofline(plan, &r) || model;
+    out->known = weft_plan_roofline(plan, &r) || r.model;
     out->instructions = list;
     for (int a = 0; a < l->n_programs && !s; a++)
         for (int i = 0; i < l->programs[a].n; i++)
-            show_instruction(&r, model, self, l, &l->programs[a], &l->programs[a].list[i],
+            show_instruction(&r, l, &l->programs[a], &l->programs[a].list[i],
                              &list[out->n_instructions++]);
     return s;
 }
@@ -184,7 +174,7 @@ weft_status weft_plan_show(const weft_plan *plan, int rank, weft_planned *out, w
     out->core = own;
     weft_status s = own ? WEFT_OK : weft_fail_memory(err);
     if (!s && number != plan->rank)
-        s = plan_other(plan, number, own, err);
+        s = weft_plan_other(plan, number, own, err);
     const weft_plan *of = own && number != plan->rank ? own : plan;
     weft_libraries libraries = {0};
     s = s ? s : weft_plan_libraries(of, &libraries, err);
@@ -208,7 +198,7 @@ void weft_planned_release(weft_planned *planned)
 {
     weft_plan *own = planned->core;
     if (own)
-        forget(own);
+        weft_plan_forget_other(own);
     weft_free(own);
     weft_free((void *)planned->instructions);
     weft_free((void *)planned->buffers);

@@ -285,8 +285,20 @@ static weft_work_cost compute_cost(const weft_roofline *r, const weft_lowered *l
                             .known = rate > 0 && (in->kernel || !r->staged)};
 }
 
-weft_work_cost weft_roofline_cost(const weft_roofline *r, const weft_lowered *l,
-                                  const weft_instruction *in)
+weft_planned_instruction weft_roofline_show(const weft_instruction *in)
+{
+    return (weft_planned_instruction){.kind = in->kind,
+                                      .nodes = in->parts ? (const weft_node *const *)in->parts
+                                                         : &in->node,
+                                      .n_nodes = in->parts ? in->n_ins : 1,
+                                      .part = in->node->part,
+                                      .stage = in->node->stage,
+                                      .position = in->position};
+}
+
+/* By the device's rates. */
+static weft_work_cost guess(const weft_roofline *r, const weft_lowered *l,
+                            const weft_instruction *in)
 {
     const weft_device_rates *rates = &r->rates;
     const weft_mesh *mesh = &l->graph->config.mesh;
@@ -315,5 +327,18 @@ weft_work_cost weft_roofline_cost(const weft_roofline *r, const weft_lowered *l,
     case WEFT_AWAIT:
         break;
     }
+    return cost;
+}
+
+weft_work_cost weft_roofline_cost(const weft_roofline *r, const weft_lowered *l,
+                                  const weft_instruction *in)
+{
+    weft_work_cost cost = guess(r, l, in);
+    if (!r->model)
+        return cost;
+    const weft_planned_instruction seen = weft_roofline_show(in);
+    const double own = r->model->seconds(r->model_self, l->graph, &seen, cost.seconds);
+    cost.known = cost.known || own >= 0;
+    cost.seconds = own < 0 ? cost.seconds : own;
     return cost;
 }

@@ -8,6 +8,8 @@
 #include "compile/program/lower.h"
 #include "forecast/timeline.h"
 
+#include <weft/review.h>
+
 typedef struct weft_roofline {
     weft_device_rates rates;
     bool slow;          /* attention as slow as it may be */
@@ -20,7 +22,12 @@ typedef struct weft_roofline {
     bool through_host;  /* so goes what is sent, and the host waits for it */
     unsigned runs; /* the kind of step, weft_lowered_runs; 0: what runs in some only is left out */
     bool terms[2]; /* by weft_reduce: all terms are sent to whoever reduces them */
+    const weft_cost_model *model; /* a plugin's own; NULL: none */
+    void *model_self;
 } weft_roofline;
+
+/* An instruction as plugins see it; seconds: 0. */
+weft_planned_instruction weft_roofline_show(const weft_instruction *in);
 
 /* Of who knows no device: one rate for all that is computed and one for all that is sent, 0: as it
  * is; nothing else takes time. */

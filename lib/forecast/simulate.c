@@ -45,14 +45,14 @@ static int neighbour(const machine *m, const weft_task *k, bool behind)
 
 static bool is_elsewhere(const machine *m, const weft_task *k, int stage)
 {
-    return stage != NONE && weft_tasks_rank(m->t, stage) != weft_tasks_rank(m->t, k->stage);
+    return stage != NONE && m->t->rank_of[stage] != m->t->rank_of[k->stage];
 }
 
 /* The one that a task's operand comes by, or its result leaves by. */
 static channel *channel_of(const machine *m, const weft_task *k, bool leaves)
 {
-    const int mine = weft_tasks_rank(m->t, k->stage),
-              other = weft_tasks_rank(m->t, neighbour(m, k, leaves)), ranks = m->t->ranks;
+    const int mine = m->t->rank_of[k->stage], other = m->t->rank_of[neighbour(m, k, leaves)],
+              ranks = m->t->ranks;
     return &m->channels[(way_of(k) * ranks + (leaves ? mine : other)) * ranks +
                         (leaves ? other : mine)];
 }
@@ -245,7 +245,7 @@ static bool reserve(machine *m, weft_pool *pool)
         m->n_sends[i] = take(pool, stages, sizeof(int), &ok);
     }
     for (int s = 0; ok && s + 1 < t->stages; s++) { /* each stage has one forward and one back */
-        size_t here = (size_t)weft_tasks_rank(t, s), next = (size_t)weft_tasks_rank(t, s + 1);
+        size_t here = (size_t)t->rank_of[s], next = (size_t)t->rank_of[s + 1];
         most[here * ranks + next] += (int)micro;
         most[(ranks + next) * ranks + here] += (int)micro;
     }

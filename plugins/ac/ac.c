@@ -121,18 +121,19 @@ static void destroy(void *self)
 }
 
 static const char *const needs[] = {"model", NULL};
-static const weft_contribution contributions[] = {{.kind = WEFT_PASS,
-                                                   .stage = WEFT_STAGE_GRAPH,
-                                                   .modes = WEFT_IN_TRAIN,
-                                                   .graph = mark,
-                                                   .needs = needs},
-                                                  {.kind = WEFT_PASS,
-                                                   .stage = WEFT_STAGE_PLACED,
-                                                   .modes = WEFT_IN_TRAIN,
-                                                   .graph = mark_placed,
-                                                   .needs = needs},
-                                                  {.kind = WEFT_REVIEW, .review = review},
-                                                  {.kind = WEFT_END}};
+static const weft_contribution contributions[] = {
+    {.kind = WEFT_PASS,
+     .stage = WEFT_STAGE_GRAPH,
+     .modes = WEFT_IN_TRAIN,
+     .graph = mark,
+     .needs = needs},
+    {.kind = WEFT_PASS,
+     .stage = WEFT_STAGE_PLACED,
+     .modes = WEFT_IN_TRAIN,
+     .graph = mark_placed,
+     .needs = needs},
+    {.kind = WEFT_REVIEW, .stage = WEFT_STAGE_PLACED, .review = review},
+    {.kind = WEFT_END}};
 
 WEFT_PLUGIN(ac) = {
     WEFT_PLUGIN_HEAD,

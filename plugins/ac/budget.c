@@ -64,40 +64,54 @@ weft_status ac_budget_read(ac *self, weft_error *err)
 
 static weft_status too_little(const ac *self, const ac_stage *st, int rank, weft_error *err)
 {
+    const ac_budget *a = self->budget;
     weft_text needs = {0}, has = {0};
-    weft_print_bytes(&needs, (double)st->least);
+    weft_print_bytes(&needs, (double)(st->device ? st->least - a->limit + a->room : st->least));
     weft_text_add(&needs, " with everything computed again (state ");
     weft_print_bytes(&needs, (double)st->state);
     weft_text_add(&needs, ", arena ");
     weft_print_bytes(&needs, (double)st->least_arena);
-    if (self->budget->libraries) {
+    if (st->device) {
         weft_text_add(&has, ", and the device has ");
-        weft_print_bytes(&has, (double)self->budget->limit);
-        weft_text_add(&has, " for each rank, libraries among them");
+        weft_print_bytes(&has, (double)a->room);
+        weft_text_add(&has, " for each rank, libraries among them; take more ranks");
+    } else {
+        weft_text_add(&has, "; give at least that, or more ranks");
     }
-    weft_status s =
-        weft_fail(err, WEFT_ERR_INPUT, weft_params_where(self->host->params, "budget"),
-                  "[ac] budget = %s: rank %d of the pipeline needs %s)%s; give at least that, or "
-                  "more ranks",
-                  weft_params_text(self->host->params, "budget"), rank, weft_text_get(&needs),
-                  weft_text_get(&has));
+    weft_status s = weft_fail(err, WEFT_ERR_INPUT, weft_params_where(self->host->params, "budget"),
+                              "[ac] budget = %s: rank %d of the pipeline needs %s)%s",
+                              weft_params_text(self->host->params, "budget"), rank,
+                              weft_text_get(&needs), weft_text_get(&has));
     weft_text_release(&needs);
     weft_text_release(&has);
     return s;
 }
 
+/* Of the key and the device the one that has less. */
 static weft_status find_limit(const ac *self, ac_budget *a, weft_plan *plan, weft_error *err)
 {
+    const weft_where at = weft_params_where(self->host->params, "budget");
+    weft_text text = {0};
     a->limit = self->bytes;
-    if (self->share >= 0 || self->bytes)
+    if (self->share >= 0)
         return WEFT_OK;
     const int64_t room = weft_plan_room(plan);
+    a->room = room > 0 ? room : 0;
+    if (self->bytes && a->room && a->room < self->bytes) {
+        weft_print_bytes(&text, (double)room);
+        weft_warn(self->host, at,
+                  "[ac] budget = %s is more than the device has, which is %s for each rank, with "
+                  "what libraries take: that holds",
+                  weft_params_text(self->host->params, "budget"), weft_text_get(&text));
+        weft_text_release(&text);
+    }
+    if (self->bytes)
+        return WEFT_OK;
     if (room <= 0)
-        return weft_fail(err, WEFT_ERR_INPUT, weft_params_where(self->host->params, "budget"),
+        return weft_fail(err, WEFT_ERR_INPUT, at,
                          "[ac] budget = fit: the run's device does not say how much memory it has; "
                          "give bytes, as budget = 60 GiB");
     a->limit = room;
-    a->libraries = true;
     return WEFT_OK;
 }
 
@@ -205,6 +219,7 @@ static weft_status look_again(ac_budget *a, weft_plan *plan, weft_error *err)
         a->stages[r].planned = ac_bytes_of(a, &p);
         a->stages[r].arena = p.arena;
         a->stages[r].state = p.state;
+        a->stages[r].device = ac_bytes_of(a, &p) > p.bytes || a->room == a->limit;
         weft_planned_release(&p);
     }
     return s;

@@ -41,6 +41,7 @@ typedef struct ac_stage {
     int64_t fits, exceeds; /* the largest model that did, the least that did not */
     int64_t planned, arena, state, best_planned;
     int64_t least, least_arena; /* the fewest bytes of all that was tried */
+    bool device;                /* it is the device that has the least to give, not the key */
     uint64_t tried[WEFT_MOST_ROUNDS];
     int n_tried;
     bool settled;
@@ -57,9 +58,9 @@ struct ac_budget {
     int n_fronts;
     ac_stage *stages;
     int n_stages;
-    int64_t limit;  /* bytes; share: 0 */
-    bool libraries; /* what these take counts, too: fit */
-    bool known;     /* seconds are of a device that says what it reaches */
+    int64_t limit; /* bytes; share: 0 */
+    int64_t room;  /* the device's, what libraries take among it; 0: nobody knows, or no matter */
+    bool known;    /* seconds are of a device that says what it reaches */
 };
 
 /* ---- layers.c: what there is, and what the first plan says of it ---- */
@@ -68,7 +69,7 @@ struct ac_budget {
 ac_budget *ac_collect(weft_graph *g);
 /* Seconds, what the backward reads, fronts, and where each rank holds the most. */
 weft_status ac_look(ac_budget *a, weft_plan *plan, weft_error *err);
-/* What a rank takes of the budget. */
+/* What a rank takes of the budget, which is the larger the less the device has for it. */
 int64_t ac_bytes_of(const ac_budget *a, const weft_planned *p);
 const ac_front *ac_front_of(const ac_budget *a, const ac_layer *l);
 /* Bytes that a layer keeps for a micro-batch if nothing is computed again. */

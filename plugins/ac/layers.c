@@ -233,7 +233,8 @@ static weft_status find_fronts(ac_budget *a, weft_error *err)
 
 int64_t ac_bytes_of(const ac_budget *a, const weft_planned *p)
 {
-    return p->bytes + (a->libraries ? p->libraries : 0);
+    const int64_t more = a->room ? p->libraries - a->room + a->limit : 0;
+    return p->bytes + (more > 0 ? more : 0);
 }
 
 const ac_front *ac_front_of(const ac_budget *a, const ac_layer *l)
@@ -340,7 +341,8 @@ weft_status ac_look(ac_budget *a, weft_plan *plan, weft_error *err)
                          .exceeds = INT64_MAX,
                          .planned = ac_bytes_of(a, &p[r]),
                          .arena = p[r].arena,
-                         .state = p[r].state};
+                         .state = p[r].state,
+                         .device = ac_bytes_of(a, &p[r]) > p[r].bytes || a->room == a->limit};
         a->n_stages = r + 1;
         a->known = p[r].known;
         st->layers = take(a, (size_t)a->n_layers, sizeof(ac_layer *));

@@ -91,6 +91,9 @@ typedef weft_status cpu_launch(const weft_call *call, weft_error *err);
     OP(rms_norm)                                                                                   \
     OP(rms_norm_dx)                                                                                \
     OP(rms_norm_dw)                                                                                \
+    OP(head_norm)                                                                                  \
+    OP(head_norm_dx)                                                                               \
+    OP(head_norm_dw)                                                                               \
     OP(layer_norm)                                                                                 \
     OP(layer_norm_dx)                                                                              \
     OP(layer_norm_dw)                                                                              \
@@ -225,6 +228,12 @@ size_t cpu_each_workspace(const weft_call *call);
 weft_status cpu_each_prepare(const weft_call *call, void **state, weft_error *err);
 void cpu_each_release(void *state);
 weft_status cpu_each_launch(const weft_call *call, weft_error *err);
+
+/* ---- products of each expert's rows (product_grouped.c) ---- */
+
+bool cpu_grouped_accepts(const weft_call *call);
+size_t cpu_grouped_workspace(const weft_call *call);
+weft_status cpu_grouped_launch(const weft_call *call, weft_error *err);
 
 /* ---- peak (peak.c) ---- */
 

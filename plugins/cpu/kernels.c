@@ -123,6 +123,12 @@ enum { PRIORITY = 10 };
             .accepts = cpu_each_accepts, .workspace = cpu_each_workspace,                          \
             .prepare = cpu_each_prepare, .release = cpu_each_release, .launch = cpu_each_launch    \
     }
+#define GROUPED(name_)                                                                             \
+    {                                                                                              \
+        HEAD(name_, #name_ "_tiled", true), .accepts = cpu_grouped_accepts,                        \
+                                            .workspace = cpu_grouped_workspace,                    \
+                                            .launch = cpu_grouped_launch, .optional = true         \
+    }
 #define ATTENTION(name_)                                                                           \
     {                                                                                              \
         HEAD(name_, #name_ "_tiled", false),                                                       \
@@ -138,6 +144,9 @@ const weft_kernel cpu_kernels[] = {
     EACH(linear_each, false),
     EACH(linear_each_dx, false),
     EACH(linear_each_dw, true),
+    GROUPED(grouped),
+    GROUPED(grouped_dx),
+    GROUPED(grouped_dw),
     ATTENTION(attention),
     ATTENTION(attention_dx),
     {.op = "attention",
@@ -164,6 +173,9 @@ const weft_kernel cpu_kernels[] = {
     VECTOR(rms_norm, true, "hh>h"),
     VECTOR(rms_norm_dx, true, "hhh>h"),
     ROW_SUM(rms_norm_dw, "hh>h"),
+    VECTOR(head_norm, true, "hh>h"),
+    VECTOR(head_norm_dx, true, "hhh>h"),
+    ROW_SUM(head_norm_dw, "hhh>h"),
     VECTOR(layer_norm, true, "hhh>h"),
     VECTOR(layer_norm_dx, true, "hhh>h"),
     ROW_SUM(layer_norm_dw, "hh>h"),

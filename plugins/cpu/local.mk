@@ -13,6 +13,7 @@ plugins_cpu_libcpu_la_SOURCES = \
 	plugins/cpu/plugin.c \
 	plugins/cpu/product.c \
 	plugins/cpu/product_each.c \
+	plugins/cpu/product_grouped.c \
 	plugins/cpu/sliced.c \
 	plugins/cpu/sumsq.c \
 	plugins/cpu/team.c \

@@ -1,6 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* rms_norm, layer_norm and their gradients. An rms_norm is a layer_norm whose mean is held at zero.
- */
+/* rms_norm, layer_norm, head_norm and their gradients. An rms_norm is a layer_norm whose mean is
+ * held at zero, a head_norm an rms_norm of every head. */
+
+typedef enum norm_kind { NORM_RMS, NORM_LAYER, NORM_HEADS } norm_kind;
+
+/* What is normed by itself. */
+typedef struct norm_lines {
+    int64_t n, width;
+} norm_lines;
+
+static norm_lines norm_lines_of(const weft_tensor *x, norm_kind kind)
+{
+    const int64_t width = kind == NORM_HEADS ? x->grain[x->n_dims - 1] : width_of(x);
+    return (norm_lines){width > 0 ? rows_of(x) * (width_of(x) / width) : 0, width};
+}
 
 typedef struct moments {
     float mean, r; /* r = 1 / sqrt(variance + eps) */
@@ -56,26 +69,32 @@ static void norm_row(const weft_call *call, int64_t row, int64_t width, float ep
     }
 }
 
-static weft_status norm(const weft_call *call, bool centred)
+static weft_status norm(const weft_call *call, norm_kind kind)
 {
-    int64_t rows = rows_of(&call->ins[0]), width = width_of(&call->ins[0]);
+    const norm_lines lines = norm_lines_of(&call->ins[0], kind);
     float eps = (float)weft_call_real(call, "eps");
-#pragma omp parallel for schedule(static) num_threads(team(call, rows *width))
-    for (int64_t row = 0; row < rows; row++)
-        norm_row(call, row, width, eps, centred);
+#pragma omp parallel for schedule(static) num_threads(team(call, lines.n *lines.width))
+    for (int64_t row = 0; row < lines.n; row++)
+        norm_row(call, row, lines.width, eps, kind == NORM_LAYER);
     return WEFT_OK;
 }
 
 static weft_status launch_rms_norm(const weft_call *call, weft_error *err)
 {
     (void)err;
-    return norm(call, false);
+    return norm(call, NORM_RMS);
 }
 
 static weft_status launch_layer_norm(const weft_call *call, weft_error *err)
 {
     (void)err;
-    return norm(call, true);
+    return norm(call, NORM_LAYER);
+}
+
+static weft_status launch_head_norm(const weft_call *call, weft_error *err)
+{
+    (void)err;
+    return norm(call, NORM_HEADS);
 }
 
 /* ---- x, w, dy -> r (g - mean(g) - x^ mean(g x^)), g = dy w; mean(g) only if centred ---- */
@@ -112,26 +131,32 @@ static void norm_dx_row(const weft_call *call, int64_t row, int64_t width, float
     }
 }
 
-static weft_status norm_dx(const weft_call *call, bool centred)
+static weft_status norm_dx(const weft_call *call, norm_kind kind)
 {
-    int64_t rows = rows_of(&call->ins[2]), width = width_of(&call->ins[2]);
+    const norm_lines lines = norm_lines_of(&call->ins[2], kind);
     float eps = (float)weft_call_real(call, "eps");
-#pragma omp parallel for schedule(static) num_threads(team(call, rows *width))
-    for (int64_t row = 0; row < rows; row++)
-        norm_dx_row(call, row, width, eps, centred);
+#pragma omp parallel for schedule(static) num_threads(team(call, lines.n *lines.width))
+    for (int64_t row = 0; row < lines.n; row++)
+        norm_dx_row(call, row, lines.width, eps, kind == NORM_LAYER);
     return WEFT_OK;
 }
 
 static weft_status launch_rms_norm_dx(const weft_call *call, weft_error *err)
 {
     (void)err;
-    return norm_dx(call, false);
+    return norm_dx(call, NORM_RMS);
 }
 
 static weft_status launch_layer_norm_dx(const weft_call *call, weft_error *err)
 {
     (void)err;
-    return norm_dx(call, true);
+    return norm_dx(call, NORM_LAYER);
+}
+
+static weft_status launch_head_norm_dx(const weft_call *call, weft_error *err)
+{
+    (void)err;
+    return norm_dx(call, NORM_HEADS);
 }
 
 /* ---- sums over rows: CPU_PARTS fixed parts in f64 in the workspace, then together in order ----
@@ -174,20 +199,20 @@ static void add_dw_row(const weft_call *call, int64_t row, int64_t width, float 
     }
 }
 
-static weft_status norm_dw(const weft_call *call, bool centred, weft_error *err)
+static weft_status norm_dw(const weft_call *call, norm_kind kind, weft_error *err)
 {
     weft_status s = cpu_check_workspace(call, cpu_rows_workspace(call), err);
     if (s)
         return s;
-    int64_t rows = rows_of(&call->ins[1]), width = width_of(&call->ins[1]),
-            parts = least(rows, CPU_PARTS);
+    const norm_lines lines = norm_lines_of(&call->ins[1], kind);
+    int64_t rows = lines.n, width = lines.width, parts = least(rows, CPU_PARTS);
     float eps = (float)weft_call_real(call, "eps");
     double *sums = call->workspace;
 #pragma omp parallel for schedule(static) num_threads(team(call, rows *width))
     for (int64_t part = 0; part < parts; part++) {
         memset(sums + part * width, 0, (size_t)width * sizeof *sums);
         for (int64_t row = part * rows / parts; row < (part + 1) * rows / parts; row++)
-            add_dw_row(call, row, width, eps, centred, sums + part * width);
+            add_dw_row(call, row, width, eps, kind == NORM_LAYER, sums + part * width);
     }
     add_parts(call, parts, width);
     return WEFT_OK;
@@ -195,12 +220,17 @@ static weft_status norm_dw(const weft_call *call, bool centred, weft_error *err)
 
 static weft_status launch_rms_norm_dw(const weft_call *call, weft_error *err)
 {
-    return norm_dw(call, false, err);
+    return norm_dw(call, NORM_RMS, err);
 }
 
 static weft_status launch_layer_norm_dw(const weft_call *call, weft_error *err)
 {
-    return norm_dw(call, true, err);
+    return norm_dw(call, NORM_LAYER, err);
+}
+
+static weft_status launch_head_norm_dw(const weft_call *call, weft_error *err)
+{
+    return norm_dw(call, NORM_HEADS, err);
 }
 
 static void add_row(const weft_tensor *x, int64_t row, int64_t width, double *sum)

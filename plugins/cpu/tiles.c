@@ -23,12 +23,12 @@ static int64_t pieces(int64_t size, int64_t most)
     return (size + length - 1) / length;
 }
 
-static int64_t count(const cpu_matmul_shape *s)
+int64_t cpu_tiles_count(const cpu_matmul_shape *s)
 {
     return pieces(s->m, CPU_GEMM_ROWS) * pieces(s->n, CPU_GEMM_COLUMNS);
 }
 
-static cpu_tile tile_of(const cpu_matmul_shape *s, int64_t t)
+cpu_tile cpu_tiles_at(const cpu_matmul_shape *s, int64_t t)
 {
     int64_t rows = cut(s->m, CPU_GEMM_ROWS), columns = cut(s->n, CPU_GEMM_COLUMNS);
     int64_t down = pieces(s->m, CPU_GEMM_ROWS), i = t % down * rows, j = t / down * columns;
@@ -37,7 +37,7 @@ static cpu_tile tile_of(const cpu_matmul_shape *s, int64_t t)
 
 static int workers_of(const cpu_matmul_shape *s, int threads)
 {
-    return (int)min64(threads, count(s));
+    return (int)min64(threads, cpu_tiles_count(s));
 }
 
 size_t cpu_tiles_scratch(const cpu_matmul_shape *shape, int threads)
@@ -50,9 +50,9 @@ void cpu_tiles_run(const cpu_matmul_shape *shape, int threads, const void *a, co
 {
     const cpu_launchers *launchers = cpu_launchers_get(CPU_ISA_AVX512);
     int workers = workers_of(shape, threads);
-    int64_t n = count(shape);
+    int64_t n = cpu_tiles_count(shape);
 #pragma omp parallel for num_threads(workers) schedule(dynamic) if (workers > 1)
     for (int64_t t = 0; t < n; t++)
-        launchers->gemm(shape, a, b, c, tile_of(shape, t),
+        launchers->gemm(shape, a, b, c, cpu_tiles_at(shape, t),
                         (float *)scratch + (size_t)omp_get_thread_num() * CPU_GEMM_FLOATS);
 }

@@ -11,5 +11,8 @@ size_t cpu_tiles_scratch(const cpu_matmul_shape *shape, int threads);
 /* scratch: 64-byte aligned. */
 void cpu_tiles_run(const cpu_matmul_shape *shape, int threads, const void *a, const void *b,
                    void *c, void *scratch);
+/* The tiles of a product, each of which the table's gemm computes: how many, and the t-th. */
+int64_t cpu_tiles_count(const cpu_matmul_shape *shape);
+cpu_tile cpu_tiles_at(const cpu_matmul_shape *shape, int64_t t);
 
 #endif

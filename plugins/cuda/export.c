@@ -55,13 +55,14 @@ weft_status cuda_export_open(cuda *c, weft_error *err)
                       "cuMemGetAllocationGranularity", err);
 }
 
-/* A GPU with a fabric refuses to export to it where the machine has not set one up: then from now
- * on nothing is. */
+/* A GPU with a fabric refuses to export to it where the machine has not set one up, each driver in
+ * its own words: then from now on nothing is. */
 static CUresult create(cuda *c, size_t room, CUmemGenericAllocationHandle *handle)
 {
     const CUmemAllocationHandleType plain = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
     CUresult r = c->driver.cuMemCreate(handle, room, &c->export, 0);
-    if ((r != CUDA_ERROR_NOT_PERMITTED && r != CUDA_ERROR_NOT_SUPPORTED) ||
+    if ((r != CUDA_ERROR_NOT_PERMITTED && r != CUDA_ERROR_NOT_SUPPORTED &&
+         r != CUDA_ERROR_INVALID_VALUE) ||
         c->export.requestedHandleTypes == plain)
         return r;
     c->export.requestedHandleTypes = plain;

@@ -301,6 +301,17 @@ void cuda_f8_products_tell(const cuda_products *products)
                        wide[CUDA_F8_DW]);
 }
 
+int cuda_f8_products_count(const cuda_products *products, weft_report *list)
+{
+    static const char *const names[] = {"float8.narrow", "float8.widened_forward",
+                                        "float8.widened_dx", "float8.widened_dw"};
+    const int n[] = {products->narrow, products->wide[CUDA_F8_FORWARD], products->wide[CUDA_F8_DX],
+                     products->wide[CUDA_F8_DW]};
+    for (int i = 0; i < 4; i++)
+        list[i] = (weft_report){names[i], n[i]};
+    return n[0] + n[1] + n[2] + n[3] ? 4 : 0;
+}
+
 static weft_status prepare(const weft_call *call, cuda_products *products, f8_prepared *f,
                            weft_error *err)
 {

@@ -35,6 +35,7 @@
     X(cuModuleGetFunction)                                                                         \
     X(cuFuncGetAttribute)                                                                          \
     X(cuFuncSetAttribute)                                                                          \
+    X(cuFuncLoad)                                                                                  \
     X(cuLaunchKernel)                                                                              \
     X(cuMemAlloc)                                                                                  \
     X(cuMemFree)                                                                                   \
@@ -52,7 +53,8 @@
     X(cuMemcpyHtoDAsync)                                                                           \
     X(cuMemcpyDtoHAsync)                                                                           \
     X(cuMemsetD8Async)                                                                             \
-    X(cuStreamCreate)                                                                              \
+    X(cuCtxGetStreamPriorityRange)                                                                 \
+    X(cuStreamCreateWithPriority)                                                                  \
     X(cuStreamDestroy)                                                                             \
     X(cuStreamSynchronize)                                                                         \
     X(cuStreamQuery)                                                                               \
@@ -112,6 +114,7 @@ struct weft_queue {
     bool planned;             /* it is said for which GPU: */
     bool narrow, narrow_rows; /* the GPU that is planned for multiplies values in 8 bits, and by a
                                  scale for each row */
+    double slow;              /* operations of the largest attention without matrix instructions */
     bool careful;             /* wait behind every launch, so that an error is named where it is */
     struct weft_queue *next;  /* of those that a transport asked for */
 };
@@ -157,6 +160,7 @@ typedef weft_status cuda_launcher(const weft_call *call, weft_error *err);
 
 cuda_launcher cuda_elementwise_launch, cuda_add_launch, cuda_bias_launch, cuda_chunk_launch,
     cuda_unchunk_launch;
+weft_status cuda_rope_prepare(const weft_call *call, void **state, weft_error *err);
 cuda_launcher cuda_norm_launch, cuda_norm_dw_launch, cuda_rope_launch;
 cuda_launcher cuda_embedding_launch, cuda_embedding_dw_launch, cuda_loss_launch;
 cuda_launcher cuda_sum_launch, cuda_scalar_launch, cuda_adamw_launch, cuda_rows_launch;
@@ -172,6 +176,8 @@ size_t cuda_attention_dx_workspace(const weft_call *call);
 weft_kernel_work cuda_attention_work(const weft_call *call);
 weft_kernel_work cuda_attention_dx_work(const weft_call *call);
 bool cuda_attention_accepts(const weft_call *call);
+/* cuda_dnn_prepare, and notes what will be slow. */
+weft_status cuda_attention_prepare(const weft_call *call, void **state, weft_error *err);
 
 /* ---- attention by cuDNN (dnn.h) ---- */
 
@@ -225,6 +231,8 @@ weft_status cuda_each_launch(const weft_call *call, weft_error *err);
 
 /* How many are widened, by kind, if any are. */
 void cuda_f8_products_tell(const cuda_products *products);
+/* The same as reports: how many, none if there is no such product. */
+int cuda_f8_products_count(const cuda_products *products, weft_report *list);
 bool cuda_f8_product_accepts(const weft_call *call);
 size_t cuda_f8_product_workspace(const weft_call *call);
 weft_kernel_work cuda_f8_product_work(const weft_call *call);

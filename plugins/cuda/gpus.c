@@ -11,9 +11,10 @@
  * What is reached of a peak: of products, the best that ml-engineering's search of shapes ("maximum
  * achievable matmul flops") found for A100, H100 and B200; of attention, FlashAttention-2's
  * published forward and backward of long causal sequences with heads of 128 elements (for B200 and
- * 4090 a guess). Ours is made of the same instructions, but executes eleven products for its seven,
- * which it tells (cuda_attention_work); and it may reach half of that rate, a guess (UNSURE), for
- * it copies nothing ahead.
+ * 4090 a guess). Ours is made of the same instructions, but executes nine products for its seven,
+ * eleven with heads of more than 128 elements, which it tells (cuda_attention_work); and it may
+ * reach half of that rate, a guess (UNSURE): its warps have 16 rows each, so that shared memory is
+ * read twice as often as there.
  *
  * cuDNN's attention, causal, heads of 128 elements, 8192 places, forward and backward in 1e12
  * flop/s: of an H100 529 and 518, charts of FlashAttention-3's paper (arXiv 2407.08608); of others

@@ -40,10 +40,11 @@ enum { PRIORITY = 10 };
     }
 #define ATTENTION(name_, accumulates_)                                                             \
     {                                                                                              \
-        HEAD(name_, accumulates_),                                                                 \
-            .accepts = cuda_attention_accepts, .workspace = cuda_##name_##_workspace,              \
-            .work = cuda_##name_##_work, .loads = cuda_dnn_loads, .prepare = cuda_dnn_prepare,     \
-            .release = cuda_dnn_release, .launch = cuda_##name_##_launch                           \
+        HEAD(name_, accumulates_), .accepts = cuda_attention_accepts,                              \
+                                   .workspace = cuda_##name_##_workspace,                          \
+                                   .work = cuda_##name_##_work, .loads = cuda_dnn_loads,           \
+                                   .prepare = cuda_attention_prepare, .release = cuda_dnn_release, \
+                                   .launch = cuda_##name_##_launch                                 \
     }
 #define ELEMENTWISE(name_, types_) KERNEL(name_, true, types_, cuda_elementwise_launch)
 #define LOSS(name_, adds_, types_) KERNEL(name_, adds_, types_, cuda_loss_launch)
@@ -52,6 +53,13 @@ enum { PRIORITY = 10 };
     WORKING(name_, true, types_, cuda_columns_workspace, cuda_norm_dw_launch)
 #define SUM(name_, types_)    WORKING(name_, true, types_, cuda_sum_workspace, cuda_sum_launch)
 #define SCALAR(name_, types_) KERNEL(name_, true, types_, cuda_scalar_launch)
+
+#define ROPE(name_)                                                                                \
+    {                                                                                              \
+        HEAD(name_, true), .types = "hi>h", .accepts = cuda_rope_accepts,                          \
+                           .prepare = cuda_rope_prepare, .release = weft_free,                     \
+                           .launch = cuda_rope_launch                                              \
+    }
 
 #define PRODUCT(name_)                                                                             \
     {                                                                                              \
@@ -114,8 +122,8 @@ const weft_kernel cuda_kernels[] = {
     NORM(layer_norm_dx, "hhh>h"),
     COLUMNS(layer_norm_dw, "hh>h"),
     COLUMNS(bias_dw, "h>h"),
-    IF(rope, true, "hi>h", cuda_rope_accepts, cuda_rope_launch),
-    IF(rope_dx, true, "hi>h", cuda_rope_accepts, cuda_rope_launch),
+    ROPE(rope),
+    ROPE(rope_dx),
     KERNEL(embedding, true, "ih>h", cuda_embedding_launch),
     WORKING(embedding_dw, true, "ih>f", cuda_embedding_workspace, cuda_embedding_dw_launch),
     KERNEL(take, true, "hi>h", cuda_rows_launch),

@@ -28,15 +28,17 @@ const cuda_module_image cuda_module_images[] = {
 /* The most that a kernel asks for: attention of the largest heads. */
 enum { MOST_SHARED = 96 << 10 };
 
-/* Asked for what it takes, a kernel is loaded: at its first launch that might wait for the GPU, and
- * what that does may wait for another rank. */
+/* Loaded now: at its first launch that might wait for the GPU, and what that does may wait for
+ * another rank. */
 static weft_status load(const cuda_driver *d, cuda_kernel k, CUfunction function, const char *name,
                         weft_error *err)
 {
     int most = 0;
-    weft_status s = cuda_check(
-        d, d->cuFuncGetAttribute(&most, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, function), name,
-        err);
+    weft_status s = cuda_check(d, d->cuFuncLoad(function), name, err);
+    if (!s)
+        s = cuda_check(
+            d, d->cuFuncGetAttribute(&most, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, function),
+            name, err);
     if (s || most >= cuda_kernel_threads(k))
         return s;
     return weft_fail(err, WEFT_ERR_RUN, WEFT_NOWHERE,

@@ -134,21 +134,29 @@ weft_kernel_work cuda_attention_work(const weft_call *call)
 }
 
 /* dq is 3, and dk with dv 4: scores and their gradients are made in both, and by each block that
- * has a half of a wide head's columns. */
+ * has a half of a very wide head's columns. */
 weft_kernel_work cuda_attention_dx_work(const weft_call *call)
 {
     const cuda_attention_args a = args_of(call);
     const int size = matrix_size(call, &a);
-    return executed(call, &a, size, 3 + (size > 64 ? 6 : 4));
+    return executed(call, &a, size, 3 + (size > 128 ? 6 : 4));
+}
+
+weft_status cuda_attention_prepare(const weft_call *call, void **state, weft_error *err)
+{
+    const cuda_attention_args a = args_of(call);
+    if (call->queue && !matrix_size(call, &a))
+        call->queue->slow = fmax(call->queue->slow, call->op->flops(call));
+    return cuda_dnn_prepare(call, state, err);
 }
 
 /* ---- launches ---- */
 
-/* Elements of bf16 in shared memory: `rows` rows of a head, `n` of each operand that is read in
- * turn. */
+/* Elements of bf16 in shared memory: `rows` rows of a head, `n` of each of two operands that are
+ * read in turn, and the next n. */
 static size_t shared_bytes(int size, int rows, int n)
 {
-    return (size_t)size * (size_t)(rows + 2 * n) * 2;
+    return (size_t)size * (size_t)(rows + 4 * n) * 2;
 }
 
 weft_status cuda_attention_launch(const weft_call *call, weft_error *err)
@@ -200,10 +208,10 @@ static weft_status launch_matrix_dx(const weft_call *call, const cuda_attention_
     } by_size[] = {
         {CUDA_KERNEL_attention_dq_64, CUDA_KERNEL_attention_dkv_64, 64, 32},
         {CUDA_KERNEL_attention_dq_128, CUDA_KERNEL_attention_dkv_128, 32, 32},
-        {CUDA_KERNEL_attention_dq_256, CUDA_KERNEL_attention_dkv_256, 32, 16},
+        {CUDA_KERNEL_attention_dq_256, CUDA_KERNEL_attention_dkv_256, 16, 16},
     };
     int i = size == 64 ? 0 : size == 128 ? 1 : 2;
-    int64_t halves = size == 64 ? 1 : 2;
+    int64_t halves = size > 128 ? 2 : 1;
     weft_status s = cuda_launch_grid(call->queue, by_size[i].dq, a,
                                      (const int64_t[]){tiles(a->q_rows), a->heads, a->batch},
                                      shared_bytes(size, 2 * CUDA_TILE, by_size[i].n_dq), err);

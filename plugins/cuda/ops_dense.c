@@ -178,22 +178,32 @@ static double stretched(const weft_call *call, double frequency)
     return frequency * (keep + (1.0 - keep) / factor);
 }
 
-weft_status cuda_rope_launch(const weft_call *call, weft_error *err)
+/* The state is the launch's arguments but for what each call has of its own. */
+weft_status cuda_rope_prepare(const weft_call *call, void **state, weft_error *err)
 {
     const weft_tensor *x = &call->ins[0];
-    int64_t d = x->grain[x->n_dims - 1];
-    double sign = strcmp(call->op->name, "rope_dx") == 0 ? -1.0 : 1.0;
-    cuda_rope_args a = {.x = cuda_view_of(x),
-                        .positions = cuda_view_of(&call->ins[1]),
-                        .out = cuda_view_of(&call->outs[0]),
-                        .rows = cuda_rows(x),
-                        .width = cuda_width(x),
-                        .half = (int32_t)(d / 2),
-                        .heads = (int32_t)(cuda_width(x) / d),
-                        .accumulate = call->accumulate};
-    for (int i = 0; i < a.half; i++)
-        a.frequency[i] = sign * stretched(call, pow(weft_call_real(call, "theta"),
-                                                    -2.0 * (double)i / (double)d));
+    const int64_t d = x->grain[x->n_dims - 1];
+    const double sign = strcmp(call->op->name, "rope_dx") == 0 ? -1.0 : 1.0,
+                 theta = weft_call_real(call, "theta");
+    cuda_rope_args *a = *state = weft_alloc_zero(1, sizeof *a);
+    if (!a)
+        return weft_fail_memory(err);
+    a->rows = cuda_rows(x);
+    a->width = cuda_width(x);
+    a->half = (int32_t)(d / 2);
+    a->heads = (int32_t)(cuda_width(x) / d);
+    for (int i = 0; i < a->half; i++)
+        a->frequency[i] = sign * stretched(call, pow(theta, -2.0 * (double)i / (double)d));
+    return WEFT_OK;
+}
+
+weft_status cuda_rope_launch(const weft_call *call, weft_error *err)
+{
+    cuda_rope_args a = *(const cuda_rope_args *)call->state;
+    a.x = cuda_view_of(&call->ins[0]);
+    a.positions = cuda_view_of(&call->ins[1]);
+    a.out = cuda_view_of(&call->outs[0]);
+    a.accumulate = call->accumulate;
     int64_t blocks = cuda_chunk_blocks(a.rows * ((a.half + 7) / 8) * 8);
     /* Few rows: heads are shared out, too. */
     int64_t by_head = blocks < 512 ? (a.heads < 8 ? a.heads : 8) : 1;

@@ -424,6 +424,11 @@ static size_t device_peak_bytes(void *self)
     return ((const cuda *)self)->most;
 }
 
+static int device_counts(void *self, weft_report *list)
+{
+    return cuda_f8_products_count(((const cuda *)self)->products, list);
+}
+
 static const weft_device device = {
     .size = sizeof(weft_device),
     .name = "cuda",
@@ -465,6 +470,7 @@ static const weft_device device = {
     .library_bytes = device_library_bytes,
     .rates = device_rates,
     .peak_bytes = device_peak_bytes,
+    .counts = device_counts,
 };
 
 static const weft_contribution contributions[] = {

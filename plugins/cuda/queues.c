@@ -2,13 +2,26 @@
 /* Streams: those of the plan, those that a transport asks for, and what each is at. */
 #include "device.h"
 
+/* early: its work begins before that of others that could, for other ranks wait for it. */
+static weft_status open_stream(const cuda *c, bool early, CUstream *stream, weft_error *err)
+{
+    const cuda_driver *d = &c->driver;
+    int last = 0, first = 0;
+    weft_status s = cuda_check(d, d->cuCtxGetStreamPriorityRange(&last, &first),
+                               "cuCtxGetStreamPriorityRange", err);
+    return s ? s
+             : cuda_check(d,
+                          d->cuStreamCreateWithPriority(stream, CU_STREAM_NON_BLOCKING,
+                                                        early ? first : last),
+                          "cuStreamCreateWithPriority", err);
+}
+
 static weft_status open_queue(cuda *c, weft_queue *q, weft_error *err)
 {
     q->driver = &c->driver;
     q->functions = c->functions;
     q->products = c->products;
-    return cuda_check(&c->driver, c->driver.cuStreamCreate(&q->stream, CU_STREAM_NON_BLOCKING),
-                      "cuStreamCreate", err);
+    return open_stream(c, q != &c->queues[0], &q->stream, err);
 }
 
 weft_status cuda_queues_open(cuda *c, weft_error *err)
@@ -18,9 +31,7 @@ weft_status cuda_queues_open(cuda *c, weft_error *err)
     c->tags = tags;
     for (int i = 0; i < CUDA_QUEUES && !s; i++)
         s = open_queue(c, &c->queues[i], err);
-    return s ? s
-             : cuda_check(&c->driver, c->driver.cuStreamCreate(&c->zeros, CU_STREAM_NON_BLOCKING),
-                          "cuStreamCreate", err);
+    return s ? s : open_stream(c, false, &c->zeros, err);
 }
 
 void cuda_queues_close(cuda *c)
@@ -83,13 +94,16 @@ static int number_of(const cuda *c, const weft_queue *queue)
     return -1;
 }
 
-/* A tag that could not be written names the instruction before. */
+/* A tag that could not be written names the instruction before. No barrier of memory is asked for:
+ * it would keep the next launch from beginning behind the last, and nobody reads by tags what the
+ * stream has written. */
 void cuda_tag(void *self, weft_queue *queue, uint64_t tag)
 {
     cuda *c = self;
     int i = number_of(c, queue);
     if (i >= 0 && c->tags)
-        c->driver.cuStreamWriteValue64(queue->stream, (CUdeviceptr)(uintptr_t)&c->tags[i], tag, 0);
+        c->driver.cuStreamWriteValue64(queue->stream, (CUdeviceptr)(uintptr_t)&c->tags[i], tag,
+                                       CU_STREAM_WRITE_VALUE_NO_MEMORY_BARRIER);
 }
 
 uint64_t cuda_reached(void *self, weft_queue *queue)

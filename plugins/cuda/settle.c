@@ -8,6 +8,7 @@
 #include "dnn.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <string.h>
 
 #include <weft/random.h>
@@ -251,12 +252,28 @@ static void tell_attention(const cuda *c)
                    c->dnn->left ? c->dnn->why : "", c->dnn->left ? ")" : "");
 }
 
+/* A warp has a row of a head, and walks over all others. */
+static void tell_slow(const cuda *c)
+{
+    static const double worth_a_word = 1e11;
+    double most = 0;
+    for (int i = 0; i < CUDA_QUEUES; i++)
+        most = fmax(most, c->queues[i].slow);
+    if (most >= worth_a_word && c->host->rank == 0)
+        weft_log_print(c->host->log, WEFT_LOG_WARN,
+                       "cuda: attention of f32, or with heads of no multiple of 8 elements, is "
+                       "computed without matrix instructions: a call has %.2g operations, and a "
+                       "step may take minutes; list bf16, or take shorter samples",
+                       most);
+}
+
 weft_status cuda_settle(void *self, weft_error *err)
 {
     cuda *c = self;
     weft_status status = c->timed ? settle_all(c, err) : WEFT_OK;
     cuda_f8_products_tell(c->products);
     tell_attention(c);
+    tell_slow(c);
     status = status ? status : cuda_dnn_check_mapped(c, err);
     return status || c->host->ranks == 1 ? status : cuda_products_load(c, err);
 }

@@ -6,13 +6,22 @@
 
 #include <string.h>
 
+/* The rows of one expert in one token group that are here. */
+typedef struct run {
+    int64_t expert;       /* counted from the first that is here */
+    int64_t first, count; /* rows */
+    int64_t behind;       /* rows of its expert group behind it that no expert has; of the last
+                             expert of a group only */
+} run;
+
 typedef enum kind { FORWARD, DX, DW } kind;
 
-moe_run moe_run_of(const weft_tensor *rows, const weft_tensor *counts, int64_t i)
+/* The i-th of (token groups) x (experts) that are here; rows: [B S J C ...]. */
+static run run_of(const weft_tensor *rows, const weft_tensor *counts, int64_t i)
 {
     const int64_t experts = counts->size[2], each = counts->whole[2] / rows->whole[2];
     const int64_t group = i / experts, expert = i % experts, in_group = expert % each;
-    moe_run r = {.expert = expert};
+    run r = {.expert = expert};
     for (int64_t x = expert - in_group; x < expert; x++)
         r.first += moe_int(counts, group * experts + x);
     r.count = moe_int(counts, i);
@@ -49,7 +58,7 @@ static weft_status rows_by_weight(const weft_call *call, kind how)
     const weft_tensor *x = &call->ins[0], *w = &call->ins[1], *counts = &call->ins[2];
     const int64_t n = moe_last(x), m = moe_last(&call->outs[0]);
     for (int64_t i = 0; i < runs_of(counts); i++) {
-        const moe_run r = moe_run_of(x, counts, i);
+        const run r = run_of(x, counts, i);
         for (int64_t row = r.first; row < r.first + r.count; row++)
             for (int64_t j = 0; j < m; j++)
                 moe_put(call, row * m + j,
@@ -81,7 +90,7 @@ static double sum_of_rows(const weft_call *call, int64_t expert, int64_t f, int6
     const int64_t m = moe_last(dy), n = moe_last(x);
     double sum = 0;
     for (int64_t i = expert; i < runs_of(counts); i += counts->size[2]) {
-        const moe_run r = moe_run_of(x, counts, i);
+        const run r = run_of(x, counts, i);
         for (int64_t row = r.first; row < r.first + r.count; row++)
             sum += weft_tensor_get(dy, row * m + f) * weft_tensor_get(x, row * n + e);
     }

@@ -21,3 +21,10 @@ nobase_dist_doc_DATA += plugins/moe/README.md
 check_PROGRAMS += plugins/moe/test/test_slots
 plugins_moe_test_test_slots_LDADD = plugins/moe/libmoe.la $(TEST_LIBS)
 plugins_moe_test_test_slots_LDFLAGS = $(AM_LDFLAGS) $(OPENMP_CFLAGS)
+
+check_PROGRAMS += plugins/moe/test/test_grouped
+plugins_moe_test_test_grouped_SOURCES = plugins/moe/test/test_grouped.c
+plugins_moe_test_test_grouped_LDADD = plugins/moe/libmoe.la plugins/cpu/libcpu.la $(DNNL_LIBS) \
+	$(LIBM) $(TEST_LIBS)
+plugins_moe_test_test_grouped_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/plugins/cpu
+plugins_moe_test_test_grouped_LDFLAGS = $(AM_LDFLAGS) $(OPENMP_CFLAGS)

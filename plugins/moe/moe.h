@@ -43,20 +43,15 @@ moe_groups moe_groups_of(int64_t experts, int64_t batches, int64_t parts, int64_
 moe_groups moe_node_groups(const weft_node *n, const weft_value *chosen);
 moe_groups moe_call_groups(const weft_call *call, const weft_tensor *chosen);
 
-/* The rows of one expert in one token group that are here. */
-typedef struct moe_run {
-    int64_t expert;       /* counted from the first that is here */
-    int64_t first, count; /* rows */
-    int64_t behind;       /* rows of its expert group behind it that no expert has; of the last
-                             expert of a group only */
-} moe_run;
-
-/* The i-th of (token groups) x (experts) that are here; rows: [B S J C ...]. */
-moe_run moe_run_of(const weft_tensor *rows, const weft_tensor *counts, int64_t i);
 /* Where the row of a choice is in rows [B S J C ...]; -1: it has none. each: experts of an expert
  * group. */
 int64_t moe_row_of(const weft_tensor *chosen, const weft_tensor *slot, const weft_tensor *rows,
                    int64_t each, int64_t element);
+
+/* Tokens [from, to) of a route and of its gradient; room: of so many bytes. */
+typedef void moe_tokens(const weft_call *call, int64_t from, int64_t to, double *room);
+moe_tokens moe_route_tokens, moe_route_tokens_dx;
+size_t moe_route_room(const weft_call *call);
 
 /* Passes. */
 void moe_place(void *self, weft_graph *g); /* stage table */

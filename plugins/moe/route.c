@@ -7,50 +7,35 @@
 
 #define ATTRS "k, score, norm, eps, scale, limit_groups, keep_groups, bias_rate, recentre"
 
-/* One token. */
-typedef struct token {
-    int64_t n, k;
-    const weft_tensor *logits;
-    int64_t first; /* of its logits */
-    int score;
-    double most, sum; /* of the softmax over all */
-} token;
-
-static double logit(const token *t, int64_t x)
+/* What experts are chosen by, before the bias, and, but for SOFTMAX_CHOSEN, weighed by: of token i
+ * into s. */
+static void score_token(const weft_tensor *logits, int64_t i, int score, double *s)
 {
-    return weft_tensor_get(t->logits, t->first + x);
+    const int64_t n = moe_last(logits);
+    double most = -INFINITY, sum = 0;
+    for (int64_t x = 0; x < n; x++) {
+        s[x] = weft_tensor_get(logits, i * n + x);
+        most = fmax(most, s[x]);
+    }
+    if (score == MOE_SOFTMAX_CHOSEN)
+        return;
+    for (int64_t x = 0; x < n; x++)
+        sum += s[x] = score == MOE_SIGMOID ? 1 / (1 + exp(-s[x])) : exp(s[x] - most);
+    for (int64_t x = 0; x < n && score == MOE_SOFTMAX; x++)
+        s[x] /= sum;
 }
 
-static token token_of(const weft_call *call, int64_t i)
+static int score_of(const weft_call *call)
 {
-    const weft_tensor *logits = &call->ins[0];
-    token t = {.n = moe_last(logits),
-               .k = weft_call_int(call, "k"),
-               .logits = logits,
-               .first = i * moe_last(logits),
-               .score = (int)weft_call_int(call, "score"),
-               .most = -INFINITY};
-    for (int64_t x = 0; x < t.n; x++)
-        t.most = fmax(t.most, logit(&t, x));
-    for (int64_t x = 0; x < t.n; x++)
-        t.sum += exp(logit(&t, x) - t.most);
-    return t;
-}
-
-/* What an expert is chosen by, before the bias, and, but for SOFTMAX_CHOSEN, weighed by. */
-static double score(const token *t, int64_t x)
-{
-    if (t->score == MOE_SIGMOID)
-        return 1 / (1 + exp(-logit(t, x)));
-    return t->score == MOE_SOFTMAX ? exp(logit(t, x) - t->most) / t->sum : logit(t, x);
+    return (int)weft_call_int(call, "score");
 }
 
 /* ---- choosing ---- */
 
 /* A score that is not a number is the last to be chosen. */
-static double choice(const token *t, const weft_tensor *bias, int64_t x)
+static double choice(double score, const weft_tensor *bias, int64_t x)
 {
-    double c = score(t, x) + (bias ? weft_tensor_get(bias, x) : 0);
+    const double c = score + (bias ? weft_tensor_get(bias, x) : 0);
     return isnan(c) ? -INFINITY : c;
 }
 
@@ -116,41 +101,66 @@ static void soften(double *s, int64_t k)
         s[i] /= sum;
 }
 
-static void route_token(const weft_call *call, int64_t i, double *c, double *sums)
+static int64_t k_of(const weft_call *call)
 {
-    const token t = token_of(call, i);
+    return weft_call_int(call, "k");
+}
+
+/* room: scores, choices, sums of groups and then the scores of the chosen. */
+static void route_token(const weft_call *call, int64_t i, double *room)
+{
     const weft_tensor *bias = call->n_ins > 1 ? &call->ins[1] : NULL;
-    const int64_t groups = weft_call_int(call, "limit_groups");
-    double *s = sums;
-    for (int64_t x = 0; x < t.n; x++)
-        c[x] = choice(&t, bias, x);
+    const int64_t n = moe_last(&call->ins[0]), k = k_of(call),
+                  groups = weft_call_int(call, "limit_groups");
+    double *scores = room, *c = room + n, *s = c + n;
+    score_token(&call->ins[0], i, score_of(call), scores);
+    for (int64_t x = 0; x < n; x++)
+        c[x] = choice(scores[x], bias, x);
     if (groups > 1)
-        limit_groups(c, sums, t.n, groups, weft_call_int(call, "keep_groups"));
-    for (int64_t k = 0; k < t.k; k++) {
-        int64_t x = take_largest(c, t.n);
-        weft_tensor_set(&call->outs[0], i * t.k + k, (double)x);
-        s[k] = score(&t, x);
+        limit_groups(c, s, n, groups, weft_call_int(call, "keep_groups"));
+    for (int64_t j = 0; j < k; j++) {
+        const int64_t x = take_largest(c, n);
+        weft_tensor_set(&call->outs[0], i * k + j, (double)x);
+        s[j] = scores[x];
     }
-    if (t.score == MOE_SOFTMAX_CHOSEN)
-        soften(s, t.k);
-    const double by = divisor(call, s, t.k), scale = weft_call_real(call, "scale");
-    for (int64_t k = 0; k < t.k; k++)
-        weft_tensor_set(&call->outs[1], i * t.k + k, s[k] / by * scale);
+    if (score_of(call) == MOE_SOFTMAX_CHOSEN)
+        soften(s, k);
+    const double by = divisor(call, s, k), scale = weft_call_real(call, "scale");
+    for (int64_t j = 0; j < k; j++)
+        weft_tensor_set(&call->outs[1], i * k + j, s[j] / by * scale);
+}
+
+size_t moe_route_room(const weft_call *call)
+{
+    return (size_t)(4 * moe_last(&call->ins[0])) * sizeof(double);
+}
+
+void moe_route_tokens(const weft_call *call, int64_t from, int64_t to, double *room)
+{
+    for (int64_t i = from; i < to; i++)
+        route_token(call, i, room);
+}
+
+static int64_t tokens_of(const weft_tensor *logits)
+{
+    return logits->size[0] * logits->size[1];
+}
+
+/* All tokens, one after the other. */
+static weft_status route_all(const weft_call *call, moe_tokens *visit, weft_error *err)
+{
+    double *room = weft_alloc(moe_route_room(call));
+    if (!room)
+        return weft_fail_memory(err);
+    visit(call, 0, tokens_of(&call->ins[0]), room);
+    weft_free(room);
+    return WEFT_OK;
 }
 
 static weft_status route_plain(const weft_call *call, weft_error *err)
 {
-    const int64_t n = moe_last(&call->ins[0]), k = weft_call_int(call, "k");
     weft_status status = moe_no_sum(call, err);
-    if (status)
-        return status;
-    double *c = weft_alloc((size_t)(2 * n) * sizeof *c);
-    if (!c)
-        return weft_fail_memory(err);
-    for (int64_t i = 0; i < weft_tensor_count(&call->outs[0]) / k; i++)
-        route_token(call, i, c, c + n);
-    weft_free(c);
-    return WEFT_OK;
+    return status ? status : route_all(call, moe_route_tokens, err);
 }
 
 static weft_status route_rule(const weft_node *node, weft_text *rule, weft_error *err)
@@ -196,40 +206,39 @@ static void score_gradient(const weft_call *call, int64_t i, const double *s, in
             scale * (weft_tensor_get(dy, i * k + j) - (weft_call_int(call, "norm") ? dot : 0)) / by;
 }
 
-static void route_token_dx(const weft_call *call, int64_t i, double *d, double *s)
+static void route_token_dx(const weft_call *call, int64_t i, double *room)
 {
-    const token t = token_of(call, i);
     const weft_tensor *chosen = &call->ins[1];
-    double *ds = s + t.k, dot = 0;
-    for (int64_t j = 0; j < t.k; j++)
-        s[j] = score(&t, moe_int(chosen, i * t.k + j));
-    if (t.score == MOE_SOFTMAX_CHOSEN)
-        soften(s, t.k);
-    score_gradient(call, i, s, t.k, ds);
-    for (int64_t j = 0; j < t.k; j++)
+    const int64_t n = moe_last(&call->ins[0]), k = moe_last(chosen);
+    const int how = score_of(call);
+    double *d = room, *s = d + n, *ds = s + k, dot = 0;
+    score_token(&call->ins[0], i, how, d);
+    for (int64_t j = 0; j < k; j++)
+        s[j] = d[moe_int(chosen, i * k + j)];
+    if (how == MOE_SOFTMAX_CHOSEN)
+        soften(s, k);
+    score_gradient(call, i, s, k, ds);
+    for (int64_t j = 0; j < k; j++)
         dot += ds[j] * s[j];
-    for (int64_t x = 0; x < t.n; x++)
-        d[x] = t.score == MOE_SOFTMAX ? -score(&t, x) * dot : 0;
-    for (int64_t j = 0; j < t.k; j++) {
-        const int64_t x = moe_int(chosen, i * t.k + j);
-        d[x] += t.score == MOE_SIGMOID   ? ds[j] * s[j] * (1 - s[j])
-                : t.score == MOE_SOFTMAX ? ds[j] * s[j]
-                                         : s[j] * (ds[j] - dot);
-    }
-    for (int64_t x = 0; x < t.n; x++)
-        moe_put(call, t.first + x, d[x]);
+    for (int64_t x = 0; x < n; x++)
+        d[x] = how == MOE_SOFTMAX ? -d[x] * dot : 0;
+    for (int64_t j = 0; j < k; j++)
+        d[moe_int(chosen, i * k + j)] += how == MOE_SIGMOID   ? ds[j] * s[j] * (1 - s[j])
+                                         : how == MOE_SOFTMAX ? ds[j] * s[j]
+                                                              : s[j] * (ds[j] - dot);
+    for (int64_t x = 0; x < n; x++)
+        moe_put(call, i * n + x, d[x]);
+}
+
+void moe_route_tokens_dx(const weft_call *call, int64_t from, int64_t to, double *room)
+{
+    for (int64_t i = from; i < to; i++)
+        route_token_dx(call, i, room);
 }
 
 static weft_status route_dx_plain(const weft_call *call, weft_error *err)
 {
-    const int64_t n = moe_last(&call->ins[0]), k = moe_last(&call->ins[1]);
-    double *d = weft_alloc((size_t)(n + 2 * k) * sizeof *d);
-    if (!d)
-        return weft_fail_memory(err);
-    for (int64_t i = 0; i < weft_tensor_count(&call->ins[1]) / k; i++)
-        route_token_dx(call, i, d, d + n);
-    weft_free(d);
-    return WEFT_OK;
+    return route_all(call, moe_route_tokens_dx, err);
 }
 
 static double route_flops(const weft_call *call)
@@ -265,18 +274,18 @@ const weft_op moe_route_dx = {
 /* Of every expert, the share of its score in the sum of all, summed over tokens: logits -> [batch
  * choices], or with the attribute `batch` [choices]. */
 
-/* As much of a token's whole as expert x has; softmax of all logits but for SIGMOID. */
-static double part_of(const token *t, int64_t x, double sum)
+/* The part of each expert in the scores of token i; of logits that are chosen by, in their softmax.
+ * s: the scores. */
+static void parts_of(const weft_call *call, int64_t i, double *s, double *part)
 {
-    return t->score == MOE_SIGMOID ? score(t, x) / sum : exp(logit(t, x) - t->most) / t->sum;
-}
-
-static double sum_of_scores(const token *t)
-{
-    double sum = 0;
-    for (int64_t x = 0; x < t->n && t->score == MOE_SIGMOID; x++)
-        sum += score(t, x);
-    return sum;
+    const int64_t n = moe_last(&call->ins[0]);
+    const bool sigmoid = score_of(call) == MOE_SIGMOID;
+    double whole = sigmoid ? 0 : 1;
+    score_token(&call->ins[0], i, sigmoid ? MOE_SIGMOID : MOE_SOFTMAX, s);
+    for (int64_t x = 0; x < n && sigmoid; x++)
+        whole += s[x];
+    for (int64_t x = 0; x < n; x++)
+        part[x] = s[x] / whole;
 }
 
 /* Where expert 0 of what token i is summed in begins. */
@@ -286,29 +295,35 @@ static int64_t sum_at(const weft_call *call, int64_t i)
     return weft_call_int(call, "batch") ? 0 : i / logits->size[1] * moe_last(logits);
 }
 
-static int64_t tokens_of(const weft_tensor *logits)
+static void add_part(const weft_call *call, int64_t i, double *room, double *to)
 {
-    return logits->size[0] * logits->size[1];
+    const int64_t n = moe_last(&call->ins[0]);
+    parts_of(call, i, room, room + n);
+    for (int64_t x = 0; x < n; x++)
+        to[x] += room[n + x];
 }
 
-/* Sums in f64, whatever the result's dtype. share: of the k largest instead of all. */
-static weft_status sum_tokens(const weft_call *call, bool share, weft_error *err)
+static void add_share(const weft_call *call, int64_t i, double *room, double *to)
 {
-    const int64_t n = weft_tensor_count(&call->outs[0]), all = moe_last(&call->ins[0]);
-    double *sum = weft_alloc_zero((size_t)(n + all), sizeof *sum), *c = sum ? sum + n : NULL;
+    const int64_t n = moe_last(&call->ins[0]);
+    score_token(&call->ins[0], i, score_of(call), room);
+    for (int64_t x = 0; x < n; x++)
+        room[x] = choice(room[x], NULL, x);
+    for (int64_t j = 0; j < k_of(call); j++)
+        to[take_largest(room, n)] += 1;
+}
+
+/* Sums in f64, whatever the result's dtype. */
+static weft_status sum_tokens(const weft_call *call,
+                              void (*add)(const weft_call *, int64_t, double *, double *),
+                              weft_error *err)
+{
+    const int64_t n = weft_tensor_count(&call->outs[0]);
+    double *sum = weft_alloc_zero((size_t)(n + 2 * moe_last(&call->ins[0])), sizeof *sum);
     if (!sum)
         return weft_fail_memory(err);
-    for (int64_t i = 0; i < tokens_of(&call->ins[0]); i++) {
-        const token t = token_of(call, i);
-        const double whole = sum_of_scores(&t);
-        double *to = sum + sum_at(call, i);
-        for (int64_t x = 0; x < t.n; x++) {
-            c[x] = choice(&t, NULL, x);
-            to[x] += share ? 0 : part_of(&t, x, whole);
-        }
-        for (int64_t k = 0; share && k < t.k; k++)
-            to[take_largest(c, t.n)] += 1;
-    }
+    for (int64_t i = 0; i < tokens_of(&call->ins[0]); i++)
+        add(call, i, sum + n, sum + sum_at(call, i));
     for (int64_t i = 0; i < n; i++)
         moe_put(call, i, sum[i]);
     weft_free(sum);
@@ -317,32 +332,36 @@ static weft_status sum_tokens(const weft_call *call, bool share, weft_error *err
 
 static weft_status router_mean_plain(const weft_call *call, weft_error *err)
 {
-    return sum_tokens(call, false, err);
+    return sum_tokens(call, add_part, err);
 }
 
 static weft_status router_share_plain(const weft_call *call, weft_error *err)
 {
-    return sum_tokens(call, true, err);
+    return sum_tokens(call, add_share, err);
 }
 
 /* logits, dy -> dlogits */
-static weft_status router_mean_dx_plain(const weft_call *call, weft_error *err)
+static void mean_tokens_dx(const weft_call *call, int64_t from, int64_t to, double *room)
 {
     const weft_tensor *dy = &call->ins[1];
-    (void)err;
-    for (int64_t i = 0; i < tokens_of(&call->ins[0]); i++) {
-        const token t = token_of(call, i);
-        const double whole = sum_of_scores(&t);
+    const int64_t n = moe_last(&call->ins[0]);
+    const double *s = room, *part = room + n;
+    for (int64_t i = from; i < to; i++) {
         const int64_t at = sum_at(call, i);
         double dot = 0;
-        for (int64_t x = 0; x < t.n; x++)
-            dot += part_of(&t, x, whole) * weft_tensor_get(dy, at + x);
-        for (int64_t x = 0; x < t.n; x++) {
-            const double d = part_of(&t, x, whole) * (weft_tensor_get(dy, at + x) - dot);
-            moe_put(call, t.first + x, t.score == MOE_SIGMOID ? d * (1 - score(&t, x)) : d);
+        parts_of(call, i, room, room + n);
+        for (int64_t x = 0; x < n; x++)
+            dot += part[x] * weft_tensor_get(dy, at + x);
+        for (int64_t x = 0; x < n; x++) {
+            const double d = part[x] * (weft_tensor_get(dy, at + x) - dot);
+            moe_put(call, i * n + x, score_of(call) == MOE_SIGMOID ? d * (1 - s[x]) : d);
         }
     }
-    return WEFT_OK;
+}
+
+static weft_status router_mean_dx_plain(const weft_call *call, weft_error *err)
+{
+    return route_all(call, mean_tokens_dx, err);
 }
 
 static weft_status sum_rule(const weft_node *node, weft_text *rule, weft_error *err)
@@ -393,27 +412,38 @@ const weft_op moe_router_share = {
 
 /* ---- router_z: the sum over tokens of (log sum exp logits)^2 ---- */
 
+/* The log of the sum of exp. */
+static double log_sum(const weft_tensor *logits, int64_t i)
+{
+    const int64_t n = moe_last(logits);
+    double most = -INFINITY, sum = 0;
+    for (int64_t x = i * n; x < (i + 1) * n; x++)
+        most = fmax(most, weft_tensor_get(logits, x));
+    for (int64_t x = i * n; x < (i + 1) * n; x++)
+        sum += exp(weft_tensor_get(logits, x) - most);
+    return most + log(sum);
+}
+
 static weft_status router_z_plain(const weft_call *call, weft_error *err)
 {
     double sum = 0;
     (void)err;
-    for (int64_t i = 0; i < tokens_of(&call->ins[0]); i++) {
-        const token t = token_of(call, i);
-        sum += pow(t.most + log(t.sum), 2);
-    }
+    for (int64_t i = 0; i < tokens_of(&call->ins[0]); i++)
+        sum += pow(log_sum(&call->ins[0], i), 2);
     moe_put(call, 0, sum);
     return WEFT_OK;
 }
 
 static weft_status router_z_dx_plain(const weft_call *call, weft_error *err)
 {
+    const weft_tensor *logits = &call->ins[0];
+    const int64_t n = moe_last(logits);
     const double dy = weft_tensor_get(&call->ins[1], 0);
     (void)err;
-    for (int64_t i = 0; i < tokens_of(&call->ins[0]); i++) {
-        const token t = token_of(call, i);
-        for (int64_t x = 0; x < t.n; x++)
-            moe_put(call, t.first + x,
-                    2 * (t.most + log(t.sum)) * exp(logit(&t, x) - t.most) / t.sum * dy);
+    for (int64_t i = 0; i < tokens_of(logits); i++) {
+        const double z = log_sum(logits, i);
+        for (int64_t x = i * n; x < (i + 1) * n; x++)
+            moe_put(call, x, 2 * z * exp(weft_tensor_get(logits, x) - z) * dy);
     }
     return WEFT_OK;
 }

@@ -178,7 +178,7 @@ static weft_status check_halves(const pp_lists *l, const bool *has_weights, weft
     return WEFT_OK;
 }
 
-static weft_status sum_up(pp_lists *l, weft_error *err)
+weft_status pp_lists_sum_up(pp_lists *l, weft_error *err)
 {
     const size_t n = (size_t)l->stages + 1;
     int64_t *last = weft_alloc_zero(n, sizeof *last);
@@ -216,7 +216,7 @@ weft_status pp_lists_read(const char *name, const char *text, size_t size, pp_li
         return weft_fail(err, WEFT_ERR_INPUT, (weft_where){l->name, 0}, "the file is not text");
     l->table = pp_is_table(text);
     weft_status s = l->table ? pp_table_read(l, text, err) : read_text(l, text, err);
-    return s ? s : sum_up(l, err);
+    return s ? s : pp_lists_sum_up(l, err);
 }
 
 void pp_lists_release(pp_lists *l)
@@ -238,7 +238,7 @@ weft_status pp_lists_fill(const pp_lists *l, weft_tasks *tasks, weft_error *err)
                                : item->letter == 'W' ? WEFT_PART_W
                                                      : WEFT_PART_B;
         s = weft_tasks_add(tasks, item->rank, part, item->stage, item->micro, err);
-        if (!s && item->letter == 'B' && l->split[item->stage])
+        if (!s && item->letter == 'B' && l->split && l->split[item->stage])
             s = weft_tasks_add(tasks, item->rank, WEFT_PART_W, item->stage, item->micro, err);
     }
     return s;

@@ -21,12 +21,27 @@ static const weft_param params[] = {
      .help = "Size of axis pp: ranks that share the blocks of the model, one behind the other."},
     {.name = "schedule",
      .type = WEFT_PARAM_STRING,
-     .value = "auto",
+     .value = "1f1b",
      .flags = WEFT_PARAM_FILE,
      .help = "Who runs what, and when: gpipe, 1f1b, interleaved, bfs, zb_h1, zb_h2, "
-             "interleaved_zb, zbv, dualpipev, one of PyTorch's classes for these, or a file of "
-             "lists such as `weft plan --schedule` or PyTorch writes; auto: 1f1b, or interleaved "
-             "with several stages a rank."},
+             "interleaved_zb, zbv, dualpipev, one of PyTorch's classes for these, a file of "
+             "lists such as `weft plan --schedule` or PyTorch writes; auto: the one whose step is "
+             "predicted to be the shortest, of all these and of others."},
+    {.name = "alive",
+     .type = WEFT_PARAM_INT,
+     .value = "auto",
+     .min = 1,
+     .max = 1 << 20,
+     .unit = "micro-batches",
+     .choices = automatic,
+     .help = "With schedule = auto: how many a rank may hold at once, between their forward and "
+             "the last that is read of them; auto: as many as 1f1b has, which is `degree`."},
+    {.name = "times",
+     .type = WEFT_PARAM_STRING,
+     .value = "",
+     .flags = WEFT_PARAM_FILE,
+     .help = "With schedule = auto: the metrics.jsonl of a run with [metrics] parts, whose times "
+             "count; if not given, times are predicted."},
     {.name = "placement",
      .type = WEFT_PARAM_CHOICE,
      .value = "auto",
@@ -49,7 +64,7 @@ static const weft_param params[] = {
      .unit = "stages a rank",
      .choices = automatic,
      .help = "How many stages a rank has; auto: 2 for zbv and dualpipev, as many as a file of "
-             "PyTorch's has, else 1."},
+             "PyTorch's has, the better of 1 and 2 for schedule = auto, else 1."},
     {.name = "split",
      .type = WEFT_PARAM_STRING,
      .flags = WEFT_PARAM_LIST,
@@ -96,24 +111,51 @@ static weft_status check_split(const weft_params *p, weft_error *err)
                      "[pp] layers_per_stage and split say both where stages begin; take one out");
 }
 
+/* What only auto reads. */
+static void check_automatic(const pp *p)
+{
+    static const char *const keys[] = {"alive", "times", NULL};
+    for (int i = 0; keys[i] && !weft_params_is(p->params, "schedule", "auto"); i++) {
+        const char *is = weft_params_text(p->params, keys[i]);
+        if (*is && strcmp(is, "auto") != 0)
+            weft_warn(p->host, weft_params_where(p->params, keys[i]),
+                      "[pp] %s = %s does nothing: it is for schedule = auto, and schedule is %s",
+                      keys[i], is, weft_params_text(p->params, "schedule"));
+    }
+}
+
 static weft_status create(void *self, weft_error *err)
 {
     pp *p = self;
     p->params = p->host->params;
-    p->schedule = pp_find_schedule(weft_params_text(p->params, "schedule"));
+    /* of one rank nothing is to be chosen */
+    const char *name = p->degree == 1 && weft_params_is(p->params, "schedule", "auto")
+                           ? "1f1b"
+                           : weft_params_text(p->params, "schedule");
+    p->schedule = pp_find_schedule(name);
     const weft_status schedule = check_schedule(p, err), split = check_split(p->params, err);
-    return schedule ? schedule : split;
+    const weft_status s = schedule ? schedule : split;
+    check_automatic(p);
+    return s || strcmp(name, "auto") != 0 ? s : pp_auto_create(p, err);
 }
 
 static void destroy(void *self)
 {
-    weft_free(((pp *)self)->begins);
+    pp_forget_split(self);
     pp_lists_release(&((pp *)self)->lists);
+    pp_auto_destroy(self);
 }
 
+/* Reviews have asked for nothing in the first plan, whatever there was before. */
 static void set_stages(void *self, weft_graph *g)
 {
-    pp_split(self, g, weft_graph_error(g));
+    pp *p = self;
+    weft_status s = WEFT_OK;
+    if (p->automatic && weft_graph_mode(g) == WEFT_MODE_TRAIN &&
+        !weft_asked(p->host, "pp schedule"))
+        s = pp_auto_begin(p, weft_graph_error(g));
+    if (!s)
+        pp_split(self, g, weft_graph_error(g));
 }
 
 /* Has the schedule the weights of this stage apart? */
@@ -121,6 +163,8 @@ static bool splits(const pp *p, int stage)
 {
     if (p->schedule)
         return pp_schedule_splits(p->schedule);
+    if (p->trying)
+        return true;
     return p->lists.name && stage < p->lists.stages && p->lists.split[stage];
 }
 
@@ -142,6 +186,7 @@ static void split_backward(void *self, weft_graph *g)
     else
         weft_fail_memory(weft_graph_error(g));
     weft_free(split);
+    pp_auto_note(p, g);
 }
 
 static const weft_schedule schedule = {sizeof schedule, pp_generate};
@@ -155,6 +200,11 @@ static const weft_contribution contributions[] = {
      .modes = WEFT_IN_TRAIN,
      .graph = split_backward},
     {.kind = WEFT_SERVICE, .service = "schedule", .table = &schedule},
+    {.kind = WEFT_REVIEW, .stage = WEFT_STAGE_GRAPH, .review = pp_auto_review},
+    {.kind = WEFT_OBSERVER,
+     .events = WEFT_EVENT_STEP_END,
+     .wants = pp_auto_wants,
+     .observe = pp_auto_observe},
     {.kind = WEFT_END},
 };
 

@@ -22,6 +22,10 @@ bool pp_schedule_is_v(const pp_schedule *schedule);
 bool pp_schedule_splits(const pp_schedule *schedule);
 weft_status pp_fill(const pp_schedule *schedule, const weft_pipeline_view *view, weft_tasks *tasks,
                     weft_error *err);
+typedef struct pp_lists pp_lists;
+/* The same, as lists: rank after rank. */
+weft_status pp_fill_lists(const pp_schedule *schedule, const weft_pipeline_view *view,
+                          pp_lists *lists, weft_error *err);
 
 /* ---- lists.c: those that a file says ---- */
 
@@ -33,7 +37,7 @@ typedef struct pp_item {
     char letter;
 } pp_item;
 
-typedef struct pp_lists {
+struct pp_lists {
     char *name; /* of the file */
     pp_item *items;
     size_t n, capacity;
@@ -45,7 +49,7 @@ typedef struct pp_lists {
     int left_out;     /* cells of what a plan sends and gathers itself */
     int overlapped;   /* cells of a forward and a backward at once */
     int out_of_order; /* a stage of which totals are summed in another order; -1: none */
-} pp_lists;
+};
 
 /* Text as `weft plan --schedule` prints it, or a table. */
 weft_status pp_lists_read(const char *name, const char *text, size_t size, pp_lists *out,
@@ -53,6 +57,8 @@ weft_status pp_lists_read(const char *name, const char *text, size_t size, pp_li
 void pp_lists_release(pp_lists *lists);
 /* For readers: another task. */
 weft_status pp_lists_add(pp_lists *lists, pp_item item, weft_error *err);
+/* What items say together: split, rank_of, out_of_order. */
+weft_status pp_lists_sum_up(pp_lists *lists, weft_error *err);
 weft_status pp_lists_fill(const pp_lists *lists, weft_tasks *tasks, weft_error *err);
 /* Digits, as far as they go, of a number that tasks can have. */
 bool pp_read_number(const char **at, const char *end, int64_t *number);
@@ -70,7 +76,9 @@ typedef struct pp {
     const weft_params *params;
     int64_t degree;
     const pp_schedule *schedule; /* NULL: auto, or a file */
-    pp_lists lists;              /* of a file, once it was read */
+    pp_lists lists;              /* of a file, once it was read; of auto, once they are found */
+    struct pp_auto *automatic;   /* NULL: a schedule has a name, or is a file's */
+    int trying; /* auto: stages a rank, of a plan that is made to see what they take; 0: another */
     /* Where each stage but the first begins: blocks, WEFT_BLOCK_HEAD behind all of them. Found in
      * the first graph, and the same in all others. */
     int *begins;
@@ -88,8 +96,26 @@ weft_status pp_split(pp *self, weft_graph *g, weft_error *err);
 int pp_rank_of(const pp *self, int stage);
 /* What the file says, if it is one; once. */
 weft_status pp_load(pp *self, weft_error *err);
+/* Where stages begin is found anew. */
+void pp_forget_split(pp *self);
 /* The service. */
 weft_status pp_generate(void *self, const weft_pipeline_view *view, weft_tasks *tasks,
                         weft_error *err);
+
+/* ---- auto.c: schedule = auto ---- */
+
+weft_status pp_auto_create(pp *self, weft_error *err);
+void pp_auto_destroy(pp *self);
+/* Before the first plan's graph: lists of the run folder, or none yet. */
+weft_status pp_auto_begin(pp *self, weft_error *err);
+/* While lists are looked for: micro-batch after micro-batch. */
+weft_status pp_auto_fill(const weft_pipeline_view *view, weft_tasks *tasks, weft_error *err);
+/* Notes what was chosen, and what the others would have cost. */
+void pp_auto_note(const pp *self, weft_graph *g);
+weft_status pp_auto_review(void *self, weft_plan *plan, weft_error *err);
+/* Lists go to the run folder. */
+unsigned pp_auto_wants(void *self);
+weft_status pp_auto_observe(void *self, weft_event event, const weft_run_view *run,
+                            weft_error *err);
 
 #endif

@@ -57,7 +57,7 @@ weft_status pp_load(pp *self, weft_error *err)
     const char *name = weft_params_text(self->params, "schedule");
     char *text = NULL;
     size_t size;
-    if (self->schedule || self->lists.name || strcmp(name, "auto") == 0)
+    if (self->schedule || self->lists.name || self->automatic)
         return WEFT_OK;
     if (weft_read_file(name, &text, &size, err))
         return no_such(self, name, err);
@@ -150,8 +150,5 @@ weft_status pp_generate(void *self, const weft_pipeline_view *view, weft_tasks *
         return s;
     if (p->lists.name)
         return from_file(p, view, tasks, err);
-    const pp_schedule *schedule =
-        p->schedule ? p->schedule
-                    : pp_find_schedule(view->stages > view->ranks ? "interleaved" : "1f1b");
-    return pp_fill(schedule, view, tasks, err);
+    return p->schedule ? pp_fill(p->schedule, view, tasks, err) : pp_auto_fill(view, tasks, err);
 }

@@ -7,7 +7,8 @@
 /* A schedule while it is made. */
 typedef struct maker {
     const weft_pipeline_view *view;
-    weft_tasks *tasks;
+    const pp_schedule *schedule;
+    pp_lists *lists;
     weft_error *err;
     weft_pool pool;
     int turns;      /* stages a rank */
@@ -19,9 +20,15 @@ typedef struct maker {
 /* Of micro-batches that are not there, nothing. */
 static void add(maker *m, int rank, weft_part part, int turn, int64_t micro)
 {
+    const char back = pp_schedule_splits(m->schedule) ? 'I' : 'B';
+    const pp_item item = {.rank = rank,
+                          .stage = m->stage_at[rank * m->turns + turn],
+                          .micro = micro,
+                          .letter = part == WEFT_PART_F   ? 'F'
+                                    : part == WEFT_PART_W ? 'W'
+                                                          : back};
     if (!m->status && micro < m->view->micro_batches)
-        m->status = weft_tasks_add(m->tasks, rank, part, m->stage_at[rank * m->turns + turn], micro,
-                                   m->err);
+        m->status = pp_lists_add(m->lists, item, m->err);
 }
 
 /* ---- gpipe, 1f1b, interleaved ---- */
@@ -293,7 +300,7 @@ struct pp_schedule {
 
 static const pp_schedule schedules[] = {
     {"gpipe", "GPipe", ANY_TURNS, false, false, false, fill_gpipe},
-    {"1f1b", "1F1B", 1, false, false, false, fill_1f1b},
+    {"1f1b", "1F1B", ANY_TURNS, true, false, false, fill_1f1b},
     {"interleaved", "Interleaved1F1B", ANY_TURNS, true, false, false, fill_1f1b},
     {"bfs", "LoopedBFS", ANY_TURNS, false, false, false, fill_bfs},
     {"zb_h1", NULL, 1, false, false, true, fill_zero_bubble},
@@ -381,8 +388,8 @@ static weft_status begin(maker *m)
     return WEFT_OK;
 }
 
-weft_status pp_fill(const pp_schedule *schedule, const weft_pipeline_view *view, weft_tasks *tasks,
-                    weft_error *err)
+weft_status pp_fill_lists(const pp_schedule *schedule, const weft_pipeline_view *view,
+                          pp_lists *lists, weft_error *err)
 {
     if (view->stages % view->ranks ||
         (schedule->turns && view->stages != schedule->turns * view->ranks))
@@ -391,7 +398,11 @@ weft_status pp_fill(const pp_schedule *schedule, const weft_pipeline_view *view,
                          schedule->name, view->stages, view->ranks,
                          schedule->turns ? "" : "a multiple of ",
                          (schedule->turns ? schedule->turns : 1) * view->ranks);
-    maker m = {.view = view, .tasks = tasks, .err = err, .turns = view->stages / view->ranks};
+    maker m = {.view = view,
+               .schedule = schedule,
+               .lists = lists,
+               .err = err,
+               .turns = view->stages / view->ranks};
     m.status = begin(&m);
     for (int r = 0; r < view->ranks && !m.status; r++) {
         memset(m.count, 0, 4 * (size_t)m.turns * sizeof *m.count);
@@ -399,4 +410,14 @@ weft_status pp_fill(const pp_schedule *schedule, const weft_pipeline_view *view,
     }
     weft_pool_release(&m.pool);
     return m.status;
+}
+
+weft_status pp_fill(const pp_schedule *schedule, const weft_pipeline_view *view, weft_tasks *tasks,
+                    weft_error *err)
+{
+    pp_lists lists = {0};
+    weft_status s = pp_fill_lists(schedule, view, &lists, err);
+    s = s ? s : pp_lists_fill(&lists, tasks, err);
+    pp_lists_release(&lists);
+    return s;
 }

@@ -146,9 +146,12 @@ int64_t pp_turns(const pp *self)
     const int turns = self->schedule ? pp_schedule_turns(self->schedule) : 0;
     if (given)
         return given;
-    return self->lists.table ? (self->lists.stages + self->degree - 1) / self->degree
-           : turns           ? turns
-                             : 1;
+    if (self->trying)
+        return self->trying;
+    return self->lists.table || (self->automatic && self->lists.name)
+               ? (self->lists.stages + self->degree - 1) / self->degree
+           : turns ? turns
+                   : 1;
 }
 
 int pp_stages(const pp *self)
@@ -255,7 +258,8 @@ int pp_rank_of(const pp *self, int stage)
     const bool automatic = weft_params_is(self->params, "placement", "auto");
     if (automatic && file_says(self))
         return self->lists.rank_of[stage];
-    const bool v = automatic ? self->schedule && pp_schedule_is_v(self->schedule)
+    const bool v = automatic ? (self->schedule && pp_schedule_is_v(self->schedule)) ||
+                                   (self->trying && self->n_stages > self->degree)
                              : weft_params_is(self->params, "placement", "v");
     return v ? rank_on_v(self, stage) : rank_on_loop(self, stage);
 }
@@ -263,13 +267,13 @@ int pp_rank_of(const pp *self, int stage)
 /* Of several stages a rank, the order of a loop has ranks of a V wait in a circle. */
 static weft_status check_placement(const pp *self, weft_error *err)
 {
-    const bool loop = self->schedule ? pp_schedule_is_loop(self->schedule) : !self->lists.name;
+    const bool loop = self->schedule && pp_schedule_is_loop(self->schedule);
     if (!loop || self->n_stages == self->degree || !weft_params_is(self->params, "placement", "v"))
         return WEFT_OK;
     return weft_fail(err, WEFT_ERR_INPUT, weft_params_where(self->params, "placement"),
                      "[pp] placement = v: schedule %s is made for a loop; take placement out, or "
                      "choose schedule = %s",
-                     self->schedule ? weft_params_text(self->params, "schedule") : "interleaved",
+                     weft_params_text(self->params, "schedule"),
                      self->n_stages == 2 * self->degree ? "zbv" : "gpipe");
 }
 
@@ -293,6 +297,13 @@ static void set_ranks(const pp *self, weft_graph *g)
     for (int s = 0; s < self->n_stages; s++)
         if (pp_rank_of(self, s) != rank_on_loop(self, s))
             weft_set_stage_rank(g, s, pp_rank_of(self, s));
+}
+
+void pp_forget_split(pp *self)
+{
+    weft_free(self->begins);
+    self->begins = NULL;
+    self->n_stages = 0;
 }
 
 weft_status pp_split(pp *self, weft_graph *g, weft_error *err)

@@ -13,6 +13,7 @@ A file NAME.safetensors holds, in weft's names and orientation ([out, in]):
     metadata ini                            the model's section of an INI (adamw.safetensors: also the optimizer's, and [train] steps)
     ids, labels, positions, segments        i32 [samples, seq]; a label below 0 does not count
     weight/P                                parameter P
+    state/P                                 state P that is no parameter
     gradient/P                              of the loss
     logits                                  [samples, seq, vocab]
     loss_sum, tokens, loss                  f64 [1]: sum over tokens that count, their number, sum / number
@@ -26,13 +27,14 @@ import os
 import numpy as np
 import torch
 import transformers.modeling_rope_utils as rope_utils
+import transformers.models.deepseek_v3.modeling_deepseek_v3 as deepseek
 import transformers.models.gpt2.modeling_gpt2 as gpt2
 import transformers.models.llama.modeling_llama as llama
 import transformers.models.mixtral.modeling_mixtral as mixtral
 import transformers.models.qwen3.modeling_qwen3 as qwen3
 import transformers.models.qwen3_moe.modeling_qwen3_moe as qwen3_moe
 from safetensors.numpy import save_file
-from transformers import (GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM, MixtralConfig, MixtralForCausalLM, Qwen3Config, Qwen3ForCausalLM,
+from transformers import (DeepseekV3Config, GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM, MixtralConfig, MixtralForCausalLM, Qwen3Config, Qwen3ForCausalLM,
                           Qwen3MoeConfig, Qwen3MoeForCausalLM)
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -47,7 +49,7 @@ class Wide:
 
 
 def widen():
-    for module in (llama, gpt2, mixtral, qwen3, qwen3_moe, rope_utils):
+    for module in (llama, gpt2, mixtral, qwen3, qwen3_moe, deepseek, rope_utils):
         module.torch = Wide()
     torch.Tensor.float = torch.Tensor.double
     torch.set_default_dtype(torch.float64)
@@ -168,6 +170,9 @@ def write_case(name, model, data, rename, ini):
     for key, p in model.named_parameters():
         put(out, "weight", key, p, rename)
         put(out, "gradient", key, p.grad, rename)
+    for key, p in model.named_buffers():
+        if key.endswith("e_score_correction_bias"):
+            put(out, "state", key, p, same)
     save(name, out, ini)
 
 
@@ -209,6 +214,20 @@ def write_experts():
     write_case("qwen3_moe", model, Data(2, 12, 9), split_experts(["gate_proj", "up_proj", "down_proj"]), ini)
     model, ini = make_of_experts(MixtralConfig, MixtralForCausalLM, "mixtral", experts=8)
     write_case("mixtral", model, Data(2, 12, 10), split_experts(["w1", "w3", "w2"]), ini)
+
+
+def write_deep():
+    """Qwen3's attention before DeepSeek-V3's experts: sigmoid, groups, a bias, shared experts, scale. Biases are large enough to choose others, and
+    of these data no choice is so close that rounding to bf16 would change it."""
+    torch.manual_seed(0)
+    model, ini = make_of_experts(Qwen3MoeConfig, Qwen3MoeForCausalLM, "deep", experts=8, k=3)
+    config = DeepseekV3Config(hidden_size=16, moe_intermediate_size=10, n_routed_experts=8, num_experts_per_tok=3, n_group=4, topk_group=2, n_shared_experts=2,
+                              routed_scaling_factor=1.5, norm_topk_prob=True, experts_implementation="eager")
+    for layer in model.model.layers:
+        layer.mlp = deepseek.DeepseekV3MoE(config)
+        layer.mlp.gate.e_score_correction_bias.copy_((0.3 * torch.randn(8)).to(torch.float32).double() - 0.2)
+    ini += "expert_dim = 10\nscore = sigmoid\ngroups = 4\nkeep = 2\nshared = 20\nscale = 1.5\nbias_rate = 0.001\n"
+    write_case("deep", model, Data(2, 12, 145), split_experts(["gate_proj", "up_proj", "down_proj"]), ini)
 
 
 def write_llama(name, data, **sizes):
@@ -261,6 +280,7 @@ def main():
     write_case("gpt2", model, Data(2, 12, 6), split_gpt2, ini)
     write_adamw()
     write_experts()
+    write_deep()
 
 
 if __name__ == "__main__":

@@ -7,6 +7,10 @@ import os
 import re
 import shutil
 
+import signal
+import subprocess
+import time
+
 import references
 from kit import Failed, Skipped, find_program
 
@@ -41,7 +45,8 @@ def write_ini(kit, name, plugins, sections="", shape=None, device="cuda", steps=
               f"n_heads = {heads}", f"n_kv_heads = {kv}", f"head_dim = {head}",
               f"ffn_dim = {ffn}", f"vocab_size = {vocabulary}"]
     if device == "cuda":
-        cuda = dict(dict(driver=kit.driver, cublaslt=kit.cublaslt), **cuda)
+        cuda = dict(dict(driver=kit.driver, cublaslt=kit.cublaslt, cudnn=kit.cudnn or "libcudnn.so.9"),
+                    **cuda)
         lines += ["[cuda]"] + [f"{k} = {v}" for k, v in cuda.items() if v]
     path = os.path.join(kit.work, name + ".ini")
     with open(path, "w") as f:
@@ -86,7 +91,7 @@ def machine(kit):
     if smi and not kit.is_fake:
         query = "--query-gpu=driver_version,memory.total,memory.used,compute_cap"
         said = kit.run([smi, query, "--format=csv,noheader"], 30).text.strip()
-    return dict(device=name, driver=kit.driver, cublaslt=kit.cublaslt, nccl=kit.nccl, smi=said,
+    return dict(device=name, driver=kit.driver, cublaslt=kit.cublaslt, cudnn=kit.cudnn, nccl=kit.nccl, gpus=kit.gpu_count(), smi=said,
                 weft=kit.weft("--version").text.split("\n", 1)[0])
 
 
@@ -99,7 +104,8 @@ def trials(kit, program, test, **environment):
     made = re.search(r"^# (\d+) calls on (.*)$", said.text, re.M)
     if not made:
         raise Failed(f"{program} {test} does not say what it did", said.tail())
-    return dict(calls=int(made.group(1)))
+    by = re.search(r"cuDNN had a plan for (\d+) calls of attention, and none for (\d+)", made.group(2))
+    return dict(calls=int(made.group(1)), **dict(zip(("cudnn", "without"), map(int, by.groups()))) if by else {})
 
 
 # These look at files and refusals of the fake's GPUs.
@@ -306,6 +312,95 @@ def nccl(kit):
         raise Failed("other numbers than without it", f"{numbers(one)}\n{numbers(other)}")
 
 
+def on_gpus(kit, ranks):
+    """The plugins and sections of so many ranks, a GPU each."""
+    if not kit.nccl:
+        raise Skipped("there is no libnccl.so.2")
+    if kit.gpu_count() < ranks:
+        raise Skipped(f"there are not {ranks} GPUs")
+    return "nccl ", f"[nccl]\nlibrary = {kit.nccl}\n"
+
+
+def children(pid):
+    """Processes that this one has started, and those that they have."""
+    found = []
+    for status in os.listdir("/proc"):
+        try:
+            with open(f"/proc/{status}/stat") as f:
+                parent = int(f.read().rsplit(")", 1)[1].split()[1])
+        except (OSError, ValueError, IndexError):
+            continue
+        if parent == pid:
+            found += [int(status), *children(int(status))]
+    return found
+
+
+def wait_for_steps(kit, child, path, n):
+    until = time.monotonic() + 60 * kit.patience
+    while time.monotonic() < until and child.poll() is None:
+        try:
+            if len(metrics(path)) >= n:
+                return
+        except (OSError, ValueError):
+            pass
+        time.sleep(0.05)
+    raise Failed("the run makes no steps", (child.stdout.read() or b"").decode(errors="replace")[-3000:]
+                 if child.poll() is not None else "it hangs")
+
+
+def killed(kit, ranks, plugins, sections):
+    """A rank is killed in the middle of a step: all others end in seconds."""
+    early, library = on_gpus(kit, ranks)
+    ini = write_ini(kit, "killed", early + plugins, library + sections, shape="small", steps=1000000)
+    path = os.path.join(kit.work, "killed")
+    shutil.rmtree(path, ignore_errors=True)
+    child = subprocess.Popen([kit.path("lib", "weft"), "train", ini, "-n", str(ranks), "-o", f"weft.dir={path}",
+                              "--with", "metrics"], cwd=kit.work, env=kit.environment(),
+                             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                             start_new_session=True)
+    try:
+        wait_for_steps(kit, child, path, 2)
+        of = [p for p in children(child.pid) if len(children(p)) == 0]
+        if len(of) < ranks:
+            raise Failed(f"{len(of)} ranks have a process of their own, not {ranks}")
+        os.kill(max(of), signal.SIGKILL)
+        began = time.monotonic()
+        try:
+            out, _ = child.communicate(timeout=30 * kit.patience)
+        except subprocess.TimeoutExpired:
+            raise Failed("the other ranks hang") from None
+        took = time.monotonic() - began
+        if child.returncode == 0 or took > 5 * kit.patience:
+            raise Failed(f"exit code {child.returncode} after {took:.1f} s", out.decode(errors="replace")[-3000:])
+        return dict(ended_s=round(took, 2))
+    finally:
+        if child.poll() is None:
+            os.killpg(child.pid, signal.SIGKILL)
+            child.communicate()
+
+
+def one_connection(kit, ranks, plugins, sections):
+    """With one queue to the hardware all ends, with the same numbers: nothing relies on streams that
+    go on beside each other."""
+    early, library = on_gpus(kit, ranks)
+    ini = write_ini(kit, "connections", early + plugins, library + sections, steps=3)
+    found = {}
+    for n in ("1", "32"):
+        found[n] = numbers(train(kit, ini, "connections-" + n, "-n", str(ranks), CUDA_DEVICE_MAX_CONNECTIONS=n))
+    if found["1"] != found["32"]:
+        raise Failed("other numbers", json.dumps(found, indent=1))
+
+
+def widened(kit, recipe):
+    """How many products in 8 bits the GPU has none for, by kind: the plugin's own count."""
+    ini = write_ini(kit, "widened", "bf16 float8", f"[float8]\nrecipe = {recipe}\n", steps=1)
+    last = metrics(train(kit, ini, "widened"))[-1]
+    found = {k.removeprefix("float8."): int(v) for k, v in last.items() if k.startswith("float8.")}
+    if not found:
+        raise Failed("metrics.jsonl does not say which products were widened", json.dumps(last))
+    return found
+
+
 # ---- compute-sanitizer ----
 
 def sanitizer(kit, tool, command, limit=220):
@@ -410,7 +505,13 @@ def checks(kit):
         yield (f"oracle/float8 {recipe}", oracle, on_cpu("bf16 float8", section),
                on_gpu("bf16 float8", section))
     yield from meshes[len(MESHES):]
+    for recipe in ("tensorwise", "rowwise"):
+        yield (f"float8/widened {recipe}", widened, recipe)
     yield ("nccl/one rank", nccl)
+    for ranks, plugins, sections in ((2, "tp", TP), (4, "bf16 tp fsdp", TP + FSDP), (2, "pp", PP), (2, "cp", RING)):
+        yield (f"nccl/killed/{plugins.replace(' ', '+')}", killed, ranks, plugins, sections)
+    for plugins, sections in (("cp", RING), ("pp", PP)):
+        yield (f"nccl/one connection/{plugins}", one_connection, 2, plugins, sections)
     yield ("out of memory", out_of_memory)
     yield from sanitizer_checks(kit)
     yield ("sanitizer/memcheck/run", sanitized_run, "memcheck")

@@ -84,6 +84,7 @@ class Kit:
         self.driver = options.driver or find_library("libcuda.so.1")
         self.cublaslt = options.cublaslt or find_library("libcublasLt.so.13") \
             or find_library("libcublasLt.so.12")
+        self.cudnn = options.cudnn or find_library("libcudnn.so.9")
         self.nccl = options.nccl or find_library("libnccl.so.2")
         self.is_fake = bool(self.driver) and "fake" in os.path.basename(self.driver)
         self.patience = 6 if self.is_fake else 1  # a GPU of one thread is slow
@@ -101,7 +102,8 @@ class Kit:
                    XDG_CACHE_HOME=os.path.join(self.work, "cache"),
                    WEFT_PLUGIN_PATH=self.path("plugins"), CMOCKA_MESSAGE_OUTPUT="TAP",
                    WEFT_TEST_CUDA_DRIVER=self.driver or "libcuda.so.1",
-                   WEFT_TEST_CUBLASLT=self.cublaslt or "libcublasLt.so.13")
+                   WEFT_TEST_CUBLASLT=self.cublaslt or "libcublasLt.so.13",
+                   WEFT_TEST_CUDNN=self.cudnn or "libcudnn.so.9")
         env["LD_LIBRARY_PATH"] = os.pathsep.join(
             [self.path("lib")] + [p for p in [os.environ.get("LD_LIBRARY_PATH")] if p])
         if not self.quick:
@@ -135,6 +137,18 @@ class Kit:
         if said.code != expect:
             raise Failed(f"weft {' '.join(arguments)}: exit code {said.code}", said.tail())
         return said
+
+    def gpu_count(self):
+        program = """
+import ctypes, sys
+d = ctypes.CDLL(sys.argv[1])
+n = ctypes.c_int(0)
+print(0 if d.cuInit(0) or d.cuDeviceGetCount(ctypes.byref(n)) else n.value)"""
+        if not self.driver:
+            return 0
+        said = subprocess.run([sys.executable, "-c", program, self.driver], check=False,
+                              stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+        return int(said.stdout or 0) if said.returncode == 0 else 0
 
     def gpu_name(self):
         program = """
@@ -246,6 +260,7 @@ def parser(summary, results):
     p.add_argument("--list", action="store_true", help="print their names")
     p.add_argument("--driver", metavar="FILE", help="NVIDIA's driver library")
     p.add_argument("--cublaslt", metavar="FILE", help="the library that multiplies matrices")
+    p.add_argument("--cudnn", metavar="FILE", help="the library that computes attention")
     p.add_argument("--nccl", metavar="FILE", help="the library of collectives")
     p.add_argument("--kit", metavar="DIR", help="the folder that tests/gpu/stage made")
     return p

@@ -30,15 +30,21 @@ bool random_lists(const random_case *c, unsigned run, const char *plugin)
     return false;
 }
 
+const char *random_model(const random_case *c)
+{
+    static const char *const names[] = {"llama3", "gpt2", "mixtral", "qwen3"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (random_lists(c, RANDOM_ONE, names[i]))
+            return names[i];
+    return "";
+}
+
 int random_ranks(const random_case *c, unsigned run)
 {
     static const struct {
         const char *section, *key;
-    } axes[] = {{"tp", "degree"},
-                {"cp", "degree"},
-                {"pp", "degree"},
-                {"fsdp", "degree"},
-                {"fsdp", "replicate"}};
+    } axes[] = {{"tp", "degree"}, {"cp", "degree"},   {"pp", "degree"},
+                {"ep", "degree"}, {"fsdp", "degree"}, {"fsdp", "replicate"}};
     int n = 1;
     for (size_t i = 0; i < sizeof axes / sizeof *axes; i++)
         n *= random_number(c, run, axes[i].section, axes[i].key, 1);
@@ -112,6 +118,10 @@ static void describe_mesh(const random_case *c, unsigned run, weft_text *out)
             weft_text_print(out, " %s", degree);
         if (replicate)
             weft_text_print(out, " x %s", replicate);
+        for (int k = 0; k < c->n_settings; k++)
+            if ((c->settings[k].runs & run) && strcmp(c->settings[k].key, "over") == 0 &&
+                strcmp(name, "ep") == 0)
+                weft_text_print(out, " over %s", c->settings[k].value);
         if (schedule)
             weft_text_print(out, " %s", schedule);
     }
@@ -119,8 +129,8 @@ static void describe_mesh(const random_case *c, unsigned run, weft_text *out)
 
 void random_describe(const random_case *c, weft_text *out)
 {
-    const char *recipe = random_get(c, RANDOM_MANY, "float8", "recipe"),
-               *model = c->plugins[0].name, *tied = random_get(c, RANDOM_MANY, model, "tied");
+    const char *recipe = random_get(c, RANDOM_MANY, "float8", "recipe"), *model = random_model(c),
+               *tied = random_get(c, RANDOM_MANY, model, "tied");
     weft_text_print(out, "seed %llu: %s%s, %s", (unsigned long long)c->seed, model,
                     tied && strcmp(tied, "yes") == 0 ? " tied" : "",
                     random_lists(c, RANDOM_MANY, "bf16")

@@ -15,7 +15,7 @@ enum { MOST_STEPS = 8, MOST_TEXT = 4096, MOST_DIMS = 6 };
 /* As docs/oracle.md has it; steps behind the first part further. */
 double random_bound(const random_case *c, int step)
 {
-    const char *dtype = random_get(c, RANDOM_ONE, "train", "dtype"), *model = c->plugins[0].name;
+    const char *dtype = random_get(c, RANDOM_ONE, "train", "dtype"), *model = random_model(c);
     bool wide = strcmp(dtype, "f64") == 0, half = random_lists(c, RANDOM_ONE, "bf16");
     if (!wide && random_lists(c, RANDOM_ONE, "float8"))
         return INFINITY; /* depends on what rounds to its other neighbour, which the oracle knows */

@@ -121,6 +121,46 @@ static void draw_gpt2(drawing *d, int positions)
         set(d, RANDOM_ALL, "gpt2", "tied", "", "no");
 }
 
+/* Sizes that mixtral and qwen3 have in common with llama3, under their own name. */
+static void draw_experts(drawing *d)
+{
+    const bool qwen = below(d, 2);
+    const char *name = qwen ? "qwen3" : "mixtral";
+    const int kv = pick_number(d, "1 2 3 4"), heads = kv * pick_number(d, "1 1 2 3"),
+              experts = pick_number(d, "2 3 4 4 6 8 8 12"),
+              k = 1 + below(d, experts < 4 ? experts : 4);
+    list(d, "moe", RANDOM_ALL, true);
+    list(d, name, RANDOM_ALL, true);
+    set(d, RANDOM_ALL, name, "dim", "8", "%d", pick_number(d, "8 16 24 30 32"));
+    set(d, RANDOM_ALL, name, "n_layers", "1", "%d", pick_number(d, "1 2 2 3 4"));
+    set(d, RANDOM_ALL, name, "n_heads", "1", "%d", heads);
+    set(d, RANDOM_ALL, name, "n_kv_heads", "1", "%d", kv);
+    set(d, RANDOM_ALL, name, "head_dim", "2", "%d", pick_number(d, "2 4 6 8 16"));
+    set(d, RANDOM_ALL, name, "ffn_dim", "8", "%d", pick_number(d, "1 7 16 26 48"));
+    set(d, RANDOM_ALL, name, "vocab_size", NULL, "%d", pick_number(d, "258 259 262 304"));
+    set(d, RANDOM_ALL, name, "n_experts", NULL, "%d", experts);
+    set(d, RANDOM_ALL, name, "top_k", "1", "%d", k);
+    if (below(d, 2))
+        set(d, RANDOM_ALL, name, "tied", "", "yes");
+    if (below(d, 2))
+        set(d, RANDOM_ALL, name, "balance", "0", "0.1");
+    else
+        set(d, RANDOM_ALL, name, "balance", NULL, "0");
+    if (below(d, 2))
+        set(d, RANDOM_ALL, name, "bias_rate", "", "0.01");
+    if (one_in(d, 3))
+        set(d, RANDOM_ALL, name, "router_z", "", "0.01");
+    if (!qwen)
+        return;
+    set(d, RANDOM_ALL, name, "expert_dim", "1", "%d", pick_number(d, "1 5 12 16"));
+    if (one_in(d, 3))
+        set(d, RANDOM_ALL, name, "norm_top_k", "", "no");
+    if (one_in(d, 3))
+        set(d, RANDOM_ALL, name, "decoder_sparse_step", "", "2");
+    else if (one_in(d, 3))
+        set(d, RANDOM_ALL, name, "mlp_only_layers", "", "0");
+}
+
 static void draw_float8(drawing *d)
 {
     list(d, "float8", RANDOM_ALL, false);
@@ -222,7 +262,7 @@ static void draw_observers(drawing *d, int steps)
 typedef struct mesh {
     unsigned run;
     int ranks;
-    const char *axes[5];
+    const char *axes[6];
     int n_axes;
 } mesh;
 
@@ -285,7 +325,7 @@ static void draw_schedule(drawing *d, mesh *m, int stages)
 
 static void draw_pp(drawing *d, mesh *m)
 {
-    int layers = random_number(d->c, RANDOM_MANY, d->c->plugins[0].name, "n_layers", 2);
+    int layers = random_number(d->c, RANDOM_MANY, random_model(d->c), "n_layers", 2);
     int degree = draw_degree(d, m, "pp", "degree", "pp");
     if (degree == 1)
         return;
@@ -321,12 +361,70 @@ static void draw_fsdp(drawing *d, mesh *m)
         set(d, m->run, "fsdp", "prefetch", "", "%d", pick_number(d, "0 2"));
 }
 
+static bool has_axis(const mesh *m, const char *axis)
+{
+    for (int i = 0; i < m->n_axes; i++)
+        if (strcmp(m->axes[i], axis) == 0)
+            return true;
+    return false;
+}
+
+/* Before other axes: a degree that divides the experts. */
+static void draw_ep(drawing *d, mesh *m, int experts)
+{
+    const int degree = pick_number(d, "2 2 2 3 4");
+    if (experts % degree || below(d, 3) == 0)
+        return;
+    m->ranks *= degree;
+    m->axes[m->n_axes++] = "ep";
+    list(d, "ep", m->run, false);
+    set(d, m->run, "ep", "degree", "1", "%d", degree);
+}
+
+/* Behind them: whole axes that share experts, too, and room that is enough whatever is chosen. */
+static void draw_over(drawing *d, mesh *m, const char *model, int experts)
+{
+    static const char *const axes[] = {"tp", "cp"};
+    int owners = random_number(d->c, m->run, "ep", "degree", 1);
+    const int k = random_number(d->c, RANDOM_ALL, model, "top_k", 1);
+    bool shares = false;
+    for (int i = 0; i < 2; i++) {
+        const int degree = random_number(d->c, m->run, axes[i], "degree", 1);
+        if (!has_axis(m, axes[i]) || experts % (owners * degree) || one_in(d, 3))
+            continue;
+        list(d, "ep", m->run, false);
+        set(d, m->run, "ep", "over", "", "%s", axes[i]);
+        owners *= degree;
+        shares = shares || i == 0;
+    }
+    if (has_axis(m, "tp") && !shares && one_in(d, 2)) {
+        list(d, "ep", m->run, false);
+        set(d, m->run, "ep", "tensor", "", "yes");
+    }
+    const int each = experts / owners, most = k < each ? k : each;
+    if (owners > 1 && one_in(d, 2))
+        set(d, m->run, "ep", "room", "", "%.17g",
+            owners * most > k ? (double)owners * most / k : 1.0);
+}
+
 static void draw_ac(drawing *d, const mesh *m)
 {
     if (below(d, 3))
         return;
     list(d, "ac", m->run, false);
     maybe(d, m->run, "ac", "mode", "full every op none");
+}
+
+/* ep comes before axes of fsdp: what is listed first is inside. */
+static void inside_samples(mesh *m)
+{
+    for (int i = 0, ep = m->n_axes; i < m->n_axes; i++) {
+        ep = strncmp(m->axes[i], "dp_", 3) == 0 && ep == m->n_axes ? i : ep;
+        if (ep < i && strcmp(m->axes[i], "ep") == 0) {
+            m->axes[i] = m->axes[ep];
+            m->axes[ep] = "ep";
+        }
+    }
 }
 
 static void draw_order(drawing *d, mesh *m)
@@ -338,6 +436,7 @@ static void draw_order(drawing *d, mesh *m)
         m->axes[i] = m->axes[k];
         m->axes[k] = axis;
     }
+    inside_samples(m);
     for (int i = 0; i < m->n_axes; i++) {
         size_t used = strlen(order);
         snprintf(order + used, sizeof order - used, "%s%s", i ? " " : "", m->axes[i]);
@@ -360,14 +459,16 @@ static void draw_rules(drawing *d, const mesh *m)
                                             {"param", "embed -"},
                                             {"param:*mlp*", "ffn embed -"},
                                             {"param:*embed_tokens*", "vocab embed -"},
-                                            {"param:*_proj*", "embed -"}};
-    int llama = strcmp(d->c->plugins[0].name, "llama3") == 0;
+                                            {"param:*_proj*", "embed -"},
+                                            {"param", "experts expert_ffn choices -"}};
+    const char *model = random_model(d->c);
+    const int n_values = strcmp(model, "llama3") == 0 ? 12 : strcmp(model, "gpt2") == 0 ? 7 : 13;
     for (int n = 1 + below(d, 4); n > 0 && m->n_axes > 0; n--) {
         char dim[RANDOM_VALUE];
         const char *axis = m->axes[below(d, m->n_axes)];
         if (strcmp(axis, "pp") == 0 && below(d, 8)) /* cuts nothing */
             continue;
-        int i = below(d, llama ? 12 : 7);
+        int i = below(d, n_values);
         pick(d, values[i][1], dim);
         set(d, m->run, "mesh", "rule", "", "%s %s %s", values[i][0], dim, axis);
     }
@@ -377,9 +478,15 @@ static void draw_mesh(drawing *d, unsigned run)
 {
     mesh m = {.run = run, .ranks = 1};
     void (*const draws[])(drawing *, mesh *) = {draw_pp, draw_tp, draw_cp, draw_fsdp};
+    const char *model = random_model(d->c);
+    const int experts = random_number(d->c, RANDOM_ALL, model, "n_experts", 0);
     int first = below(d, 4);
+    if (experts)
+        draw_ep(d, &m, experts);
     for (int i = 0; i < 4; i++)
         draws[(first + i) % 4](d, &m);
+    if (experts)
+        draw_over(d, &m, model, experts);
     draw_ac(d, &m);
     draw_order(d, &m);
     if (one_in(d, 5))
@@ -407,14 +514,16 @@ static bool comes_behind(const char *name, const char *other)
 {
     return (strcmp(other, "text") == 0 &&
             (strcmp(name, "sample") == 0 || strcmp(name, "masked") == 0)) ||
-           (strcmp(other, "adamw") == 0 && strcmp(name, "dump") == 0);
+           (strcmp(other, "adamw") == 0 && strcmp(name, "dump") == 0) ||
+           (strcmp(other, "ep") == 0 && strcmp(name, "fsdp") == 0); /* axes that cut samples */
 }
 
 static void shuffle(drawing *d)
 {
     random_plugin *p = d->c->plugins;
-    for (int i = d->c->n_plugins - 1; i > 1; i--) {
-        int k = 1 + below(d, i);
+    const int stay = random_lists(d->c, RANDOM_ONE, "moe") ? 2 : 1; /* the model, behind moe */
+    for (int i = d->c->n_plugins - 1; i > stay; i--) {
+        int k = stay + below(d, i - stay + 1);
         random_plugin held = p[i];
         p[i] = p[k];
         p[k] = held;
@@ -445,7 +554,9 @@ void random_draw(uint64_t seed, random_case *c)
     int steps = pick_number(&d, "2 3 4");
     c->goes_on = one_in(&d, 3);
     steps = c->goes_on ? 4 : steps;
-    if (below(&d, 4))
+    if (seed % 5 == 0)
+        draw_experts(&d);
+    else if (below(&d, 4))
         draw_llama(&d, large);
     else
         draw_gpt2(&d, seq > 12 ? seq : 12);

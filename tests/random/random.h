@@ -49,6 +49,8 @@ const char *random_get(const random_case *c, unsigned run, const char *section, 
 int random_number(const random_case *c, unsigned run, const char *section, const char *key,
                   int otherwise);
 bool random_lists(const random_case *c, unsigned run, const char *plugin);
+/* The plugin that is the model. */
+const char *random_model(const random_case *c);
 int random_ranks(const random_case *c, unsigned run);
 /* The INI of a run. bare: without the plugins that watch and write. */
 void random_print(const random_case *c, unsigned run, bool bare, weft_text *out);

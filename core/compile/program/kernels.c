@@ -2,7 +2,6 @@
 #include "compile/program/lower.h"
 #include "host/enter.h"
 
-#include <stddef.h>
 #include <string.h>
 
 weft_status weft_kernels_init(weft_kernels *kernels, const weft_device *device, void *device_self,

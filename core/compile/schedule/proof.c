@@ -97,7 +97,7 @@ static weft_status enter(const verifier *v, int rank, int i)
         return wrong(v, number, "is of a micro-batch that the step does not have", NONE);
     if (task->part != WEFT_PART_F && !t->backward)
         return wrong(v, number, "is a backward, and nothing is trained", NONE);
-    if (weft_tasks_rank(t, task->stage) != rank)
+    if (t->rank_of[task->stage] != rank)
         return wrong(v, number, "is of another rank's stage", NONE);
     v->split[task->stage] = v->split[task->stage] || task->part == WEFT_PART_W;
     int *place = place_of(v, direction(task), task->stage, task->micro_batch);
@@ -134,13 +134,13 @@ static weft_status check_missing(const verifier *v)
         for (int stage = 0; stage < t->stages; stage++)
             for (int64_t m = 0; m < t->micro_batches; m++)
                 if (*place_of(v, way, stage, m) == NONE && (way != WEIGHTS || v->split[stage]))
-                    return weft_fail(
-                        v->err, WEFT_ERR_INPUT, WEFT_NOWHERE, "schedule: rank %d lacks %d%c%lld%s",
-                        weft_tasks_rank(t, stage), stage,
-                        way == BACKWARD && v->split[stage] ? 'I' : "FBW"[way], (long long)m,
-                        way == WEIGHTS ? "; of a stage that has one W every "
-                                         "micro-batch needs one"
-                                       : "");
+                    return weft_fail(v->err, WEFT_ERR_INPUT, WEFT_NOWHERE,
+                                     "schedule: rank %d lacks %d%c%lld%s", t->rank_of[stage], stage,
+                                     way == BACKWARD && v->split[stage] ? 'I' : "FBW"[way],
+                                     (long long)m,
+                                     way == WEIGHTS ? "; of a stage that has one W every "
+                                                      "micro-batch needs one"
+                                                    : "");
     return WEFT_OK;
 }
 

@@ -30,8 +30,6 @@ enum { WEFT_MAX_STAGES = 1 << 16 };
 weft_status weft_tasks_create(int ranks, int stages, int64_t micro_batches, bool backward,
                               weft_tasks **out, weft_error *err);
 void weft_tasks_destroy(weft_tasks *tasks);
-/* The rank that a stage belongs to. */
-int weft_tasks_rank(const weft_tasks *tasks, int stage);
 
 /* Puts BEGIN before what a schedule has made, STEP_END and UPDATE behind it, where they are not
  * there. */

@@ -48,11 +48,6 @@ void weft_tasks_destroy(weft_tasks *t)
     weft_free(t);
 }
 
-int weft_tasks_rank(const weft_tasks *t, int stage)
-{
-    return t->rank_of[stage];
-}
-
 weft_status weft_tasks_add(weft_tasks *t, int rank, weft_part part, int stage, int64_t micro_batch,
                            weft_error *err)
 {
@@ -111,9 +106,9 @@ weft_status weft_tasks_trivial(weft_tasks *t, weft_error *err)
     weft_status s = WEFT_OK;
     for (int64_t m = 0; m < t->micro_batches && !s; m++) {
         for (int i = 0; i < t->stages && !s; i++)
-            s = weft_tasks_add(t, weft_tasks_rank(t, i), WEFT_PART_F, i, m, err);
+            s = weft_tasks_add(t, t->rank_of[i], WEFT_PART_F, i, m, err);
         for (int i = t->stages - 1; t->backward && i >= 0 && !s; i--)
-            s = weft_tasks_add(t, weft_tasks_rank(t, i), WEFT_PART_B, i, m, err);
+            s = weft_tasks_add(t, t->rank_of[i], WEFT_PART_B, i, m, err);
     }
     return s ? s : weft_tasks_frame(t, err);
 }

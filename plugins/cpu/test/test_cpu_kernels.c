@@ -29,11 +29,9 @@ static bool has_kernel(const char *op)
 
 static void test_every_op_has_a_kernel(void **state)
 {
-    /* Single numbers, what lowering replaces, where maxima begin, once a step; and norms of heads,
-     * which none of this plugin's kernels computes so far. */
-    static const char *const plain_only[] = {"constant",     "reciprocal",   "sqrt",   "clip",
-                                             "gather",       "redistribute", "lowest", "head_norm",
-                                             "head_norm_dx", "head_norm_dw"};
+    /* Single numbers, what lowering replaces, where maxima begin, once a step. */
+    static const char *const plain_only[] = {"constant", "reciprocal",   "sqrt",  "clip",
+                                             "gather",   "redistribute", "lowest"};
     (void)state;
     for (const weft_op *const *o = standard_ops(); *o; o++) {
         bool expected = !((*o)->flags & WEFT_OP_SOURCE);
@@ -105,6 +103,41 @@ static void test_exp_is_within_two_ulp(void **state)
 
 /* ---- loss ---- */
 
+/* ---- norms of heads, of which a row has several ---- */
+
+static void norm_heads(const char *op, const char *ins, int64_t rows, int64_t heads, int64_t width,
+                       weft_dtype dtype)
+{
+    const bool dw = strcmp(op, "head_norm_dw") == 0;
+    trial t;
+    trial_init(&t, op);
+    trial_real(&t, "eps", 1e-5);
+    t.tolerance = 1e-5;
+    for (const char *p = ins; *p; p++) {
+        weft_tensor *in = trial_in(&t, dtype, (uint64_t)(p - ins) + 1,
+                                   *p == 'x' ? SIZES(1, rows, heads * width) : SIZES(width));
+        if (*p == 'x')
+            tensor_heads(in, width, 0, heads * width);
+    }
+    weft_tensor *out = trial_out(&t, dtype, dw ? SIZES(width) : SIZES(1, rows, heads * width));
+    if (!dw)
+        tensor_heads(out, width, 0, heads * width);
+    trial_check(&t);
+}
+
+static void test_norms_of_heads(void **state)
+{
+    (void)state;
+    for (int half = 0; half < 2; half++)
+        EACH(int64_t, rows, 0, 1, 35)
+    for (int64_t heads = 1; heads < 4; heads += 2) {
+        const weft_dtype d = half ? WEFT_BF16 : WEFT_F32;
+        norm_heads("head_norm", "xw", rows, heads, 8, d);
+        norm_heads("head_norm_dx", "xwx", rows, heads, 6, d);
+        norm_heads("head_norm_dw", "xxw", rows, heads, 516, d);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -112,6 +145,7 @@ int main(void)
         cmocka_unit_test(test_f64_is_left_to_the_plain_kernels),
         cmocka_unit_test(test_exp_is_within_two_ulp),
         TRIAL_OPS,
+        cmocka_unit_test(test_norms_of_heads),
     };
     return cmocka_run_group_tests_name("cpu_kernels", tests, NULL, NULL);
 }

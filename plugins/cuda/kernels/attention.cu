@@ -122,12 +122,14 @@ static __device__ inline void end_row(const cuda_attention_args &a, const float 
     }
 }
 
-/* Grid: tiles of queries (the longest first), heads, batch. N keys at a time. */
+/* Grid: tiles of queries (the longest first), heads, batch. N keys at a time, the next of which are
+ * copied while these are computed with. */
 template <int D, int N> static __device__ inline void attend(const cuda_attention_args &a)
 {
     WEFT_DYNAMIC_SHARED(shared);
-    uint16_t *q = (uint16_t *)shared, *k = q + ROWS * D, *v = k + N * D;
+    uint16_t *q = (uint16_t *)shared, *stages = q + ROWS * D; /* two, of keys and values */
     int q_tiles = (int)gridDim.x, k_tiles = (a.k_rows + ROWS - 1) / ROWS;
+    int parts = (a.k_rows + N - 1) / N;
     int tile = q_tiles - 1 - (int)blockIdx.x, b = (int)blockIdx.z;
     int head = (int)blockIdx.y, kv = kv_head_of(a, head), lane = (int)threadIdx.x & 31;
     int first = ((int)threadIdx.x >> 5) * 16;
@@ -135,6 +137,8 @@ template <int D, int N> static __device__ inline void attend(const cuda_attentio
     const uint16_t *from_q =
         (const uint16_t *)a.q.data + head_at(b, 0, a.q_rows, a.heads, head, a.d);
     int64_t kv_at = head_at(b, 0, a.k_rows, a.kv_heads, kv, a.d);
+    const uint16_t *from_k = (const uint16_t *)a.k.data + kv_at,
+                   *from_v = (const uint16_t *)a.v.data + kv_at;
     tile_range mine = range_of(a.ranges_q, q_tiles, b, tile);
     row_state row[2] = {begin_row(a, b, tile * ROWS + first + (lane >> 2)),
                         begin_row(a, b, tile * ROWS + first + (lane >> 2) + 8)};
@@ -144,14 +148,17 @@ template <int D, int N> static __device__ inline void attend(const cuda_attentio
     for (int n = 0; n < D / 8; n++)
         sum[n][0] = sum[n][1] = sum[n][2] = sum[n][3] = 0.0f;
     load_tile<D, ROWS>(q, from_q, tile * ROWS, a.q_rows, q_step, a.d);
-    for (int j = 0; j < k_tiles * (ROWS / N); j++) {
+    int j = next_part<N, true>(a, mine, b, 0, parts);
+    load_pair<D, N>(stages, from_k, from_v, j, a.k_rows, k_step, a.d);
+    for (int stage = 0, next; j < parts; j = next, stage ^= 1) {
+        uint16_t *k = stages + stage * 2 * N * D, *v = k + N * D;
         tile_range theirs = range_of(a.ranges_k, k_tiles, b, j / (ROWS / N));
-        if (j * N >= a.k_rows || is_blind(a, mine, theirs))
-            continue;
-        __syncthreads();
-        load_tile<D, N>(k, (const uint16_t *)a.k.data + kv_at, j * N, a.k_rows, k_step, a.d);
-        load_tile<D, N>(v, (const uint16_t *)a.v.data + kv_at, j * N, a.k_rows, k_step, a.d);
-        __syncthreads();
+        next = next_part<N, true>(a, mine, b, j + 1, parts);
+        copies_wait();
+        __syncthreads(); /* this stage is there, and nobody reads the other one */
+        if (next < parts)
+            load_pair<D, N>(stages + (stage ^ 1) * 2 * N * D, from_k, from_v, next, a.k_rows,
+                            k_step, a.d);
         multiply<D, N>(s, q, first, k);
         if (!is_clear(a, mine, theirs) || (j + 1) * N > a.k_rows)
             hide<N>(a, s, b, j * N, row);
@@ -166,6 +173,7 @@ template <int D, int N> static __device__ inline void attend(const cuda_attentio
                 sum[n][c] *= shrink[c >> 1];
         multiply_add<D, N, D>(sum, s, v, 0);
     }
+    copies_wait(); /* where nothing was seen */
 #pragma unroll
     for (int h = 0; h < 2; h++)
         end_row<D>(a, sum, h, b, head, &row[h]);

@@ -28,6 +28,21 @@ static __device__ inline bool is_blind(const cuda_attention_args &a, tile_range 
            k.segment_hi < q.segment_lo;
 }
 
+/* The first part of N rows of a tile, from part i on, whose tile `mine` meets; `end` if there is
+ * none. mine is of queries (keys: the parts are of keys) or of keys. */
+template <int N, bool KEYS>
+static __device__ inline int next_part(const cuda_attention_args &a, tile_range mine, int b, int i,
+                                       int end)
+{
+    const int tiles = ((KEYS ? a.k_rows : a.q_rows) + ROWS - 1) / ROWS;
+    for (; i < end; i++) {
+        tile_range theirs = range_of(KEYS ? a.ranges_k : a.ranges_q, tiles, b, i / (ROWS / N));
+        if (KEYS ? !is_blind(a, mine, theirs) : !is_blind(a, theirs, mine))
+            break;
+    }
+    return i;
+}
+
 /* Every query sees every key. */
 static __device__ inline bool is_clear(const cuda_attention_args &a, tile_range q, tile_range k)
 {
@@ -43,18 +58,29 @@ template <int D> static __device__ inline uint16_t *at(uint16_t *tile, int row, 
     return tile + row * D + (((column >> 3) ^ (row & 7)) << 3) + (column & 7);
 }
 
-/* Rows [from, from + N) of a [rows, step] matrix, d columns of them; zeros beyond either. */
+/* Rows [from, from + N) of a [rows, step] matrix, d columns of them; zeros beyond either. They are
+ * there behind copies_wait and a barrier. */
 template <int D, int N>
 static __device__ inline void load_tile(uint16_t *tile, const uint16_t *x, int from, int rows,
                                         int step, int d)
 {
     for (int i = (int)threadIdx.x; i < N * D / 8; i += BLOCK) {
         int row = i / (D / 8), column = i % (D / 8) * 8;
-        uint4 word = make_uint4(0, 0, 0, 0);
-        if (from + row < rows && column < d)
-            word = *(const uint4 *)(x + (int64_t)(from + row) * step + column);
-        *(uint4 *)at<D>(tile, row, column) = word;
+        bool there = from + row < rows && column < d;
+        copy_ahead(at<D>(tile, row, column), there ? x + (int64_t)(from + row) * step + column : x,
+                   there);
     }
+}
+
+/* Part j of two such matrices, one behind the other; nothing beyond their ends. */
+template <int D, int N>
+static __device__ inline void load_pair(uint16_t *stage, const uint16_t *x, const uint16_t *y,
+                                        int j, int rows, int step, int d)
+{
+    if (j * N >= rows)
+        return;
+    load_tile<D, N>(stage, x, j * N, rows, step, d);
+    load_tile<D, N>(stage + N * D, y, j * N, rows, step, d);
 }
 
 /* Operand A: 16 rows from `row` on, 16 columns from `column` on. */

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Attention's gradients in bf16 by matrix instructions. One kernel for dq, one for dk and dv: seven
- * products instead of five, nine for heads of more than 64 elements, whose dk and dv are two
- * blocks' work; but every sum is made by one block in a fixed order. */
+ * products instead of five, nine for heads of more than 128 elements, whose dk and dv are two
+ * blocks' work; but every sum is made by one block in a fixed order. What comes next is copied
+ * while a block computes. */
 #include "attention.h"
 
 /* dout . out of every head of every row. */
@@ -94,14 +95,17 @@ template <int WIDTH> static __device__ inline void clear(float sum[WIDTH / 8][4]
 template <int D, int N> static __device__ inline void make_dq(const cuda_attention_args &a)
 {
     WEFT_DYNAMIC_SHARED(shared);
-    uint16_t *q = (uint16_t *)shared, *dout = q + ROWS * D, *k = dout + ROWS * D, *v = k + N * D;
+    uint16_t *q = (uint16_t *)shared, *dout = q + ROWS * D, *stages = dout + ROWS * D;
     int q_tiles = (int)gridDim.x, k_tiles = (a.k_rows + ROWS - 1) / ROWS;
+    int parts = (a.k_rows + N - 1) / N;
     int tile = q_tiles - 1 - (int)blockIdx.x, b = (int)blockIdx.z;
     int head = (int)blockIdx.y, kv = kv_head_of(a, head), lane = (int)threadIdx.x & 31;
     int first = ((int)threadIdx.x >> 5) * 16;
     int q_step = a.heads * a.d, k_step = a.kv_heads * a.d;
     int64_t q_at = head_at(b, 0, a.q_rows, a.heads, head, a.d);
     int64_t kv_at = head_at(b, 0, a.k_rows, a.kv_heads, kv, a.d);
+    const uint16_t *from_k = (const uint16_t *)a.k.data + kv_at,
+                   *from_v = (const uint16_t *)a.v.data + kv_at;
     int row = tile * ROWS + first;
     tile_range mine = range_of(a.ranges_q, q_tiles, b, tile);
     query me[2] = {query_of(a, b, row + (lane >> 2), head),
@@ -112,15 +116,18 @@ template <int D, int N> static __device__ inline void make_dq(const cuda_attenti
     load_tile<D, ROWS>(q, (const uint16_t *)a.q.data + q_at, tile * ROWS, a.q_rows, q_step, a.d);
     load_tile<D, ROWS>(dout, (const uint16_t *)a.dout.data + q_at, tile * ROWS, a.q_rows, q_step,
                        a.d);
-    for (int j = 0; j < k_tiles * (ROWS / N); j++) {
+    int j = next_part<N, true>(a, mine, b, 0, parts);
+    load_pair<D, N>(stages, from_k, from_v, j, a.k_rows, k_step, a.d);
+    for (int stage = 0, next; j < parts; j = next, stage ^= 1) {
+        uint16_t *k = stages + stage * 2 * N * D, *v = k + N * D;
         tile_range theirs = range_of(a.ranges_k, k_tiles, b, j / (ROWS / N));
-        if (j * N >= a.k_rows || is_blind(a, mine, theirs))
-            continue;
         bool clear_tile = is_clear(a, mine, theirs) && (j + 1) * N <= a.k_rows;
-        __syncthreads();
-        load_tile<D, N>(k, (const uint16_t *)a.k.data + kv_at, j * N, a.k_rows, k_step, a.d);
-        load_tile<D, N>(v, (const uint16_t *)a.v.data + kv_at, j * N, a.k_rows, k_step, a.d);
-        __syncthreads();
+        next = next_part<N, true>(a, mine, b, j + 1, parts);
+        copies_wait();
+        __syncthreads(); /* this stage is there, and nobody reads the other one */
+        if (next < parts)
+            load_pair<D, N>(stages + (stage ^ 1) * 2 * N * D, from_k, from_v, next, a.k_rows,
+                            k_step, a.d);
         multiply<D, N>(s, q, first, k);
         multiply<D, N>(dp, dout, first, v);
 #pragma unroll
@@ -136,23 +143,37 @@ template <int D, int N> static __device__ inline void make_dq(const cuda_attenti
             }
         multiply_add<D, N, D>(sum, s, k, 0);
     }
+    copies_wait(); /* where nothing was seen */
     write_rows<D, D>(a, a.dq, sum, b, row, a.q_rows, a.heads, head, 0, a.add_dq);
 }
 
 /* ---- dk and dv: a block has 64 keys of a key head and walks over the queries of all heads that
  * share it; WIDTH of the D columns, the others are another block's ---- */
 
+/* Part i of the queries of a head: rows, gradients of results, and what is known of each. */
+template <int D, int N>
+static __device__ inline void load_queries(uint16_t *stage, query *queries,
+                                           const cuda_attention_args &a, int b, int i, int head)
+{
+    int64_t at = head_at(b, 0, a.q_rows, a.heads, head, a.d);
+    load_pair<D, N>(stage, (const uint16_t *)a.q.data + at, (const uint16_t *)a.dout.data + at, i,
+                    a.q_rows, a.heads * a.d, a.d);
+    if (threadIdx.x < N)
+        queries[threadIdx.x] = query_of(a, b, i * N + (int)threadIdx.x, head);
+}
+
 template <int D, int N, int WIDTH>
 static __device__ inline void make_dkv(const cuda_attention_args &a)
 {
     WEFT_DYNAMIC_SHARED(shared);
-    __shared__ query queries[N];
-    uint16_t *k = (uint16_t *)shared, *v = k + ROWS * D, *q = v + ROWS * D, *dout = q + N * D;
+    __shared__ query queries[2][N];
+    uint16_t *k = (uint16_t *)shared, *v = k + ROWS * D, *stages = v + ROWS * D;
     int q_tiles = (a.q_rows + ROWS - 1) / ROWS, k_tiles = (a.k_rows + ROWS - 1) / ROWS;
+    int parts = (a.q_rows + N - 1) / N;
     int tile = (int)blockIdx.x / (D / WIDTH), b = (int)blockIdx.z;
     int column = (int)blockIdx.x % (D / WIDTH) * WIDTH, kv = (int)blockIdx.y;
     int lane = (int)threadIdx.x & 31, first = ((int)threadIdx.x >> 5) * 16;
-    int q_step = a.heads * a.d, k_step = a.kv_heads * a.d;
+    int k_step = a.kv_heads * a.d;
     int64_t kv_at = head_at(b, 0, a.k_rows, a.kv_heads, kv, a.d);
     int row = tile * ROWS + first;
     tile_range mine = range_of(a.ranges_k, k_tiles, b, tile);
@@ -166,34 +187,39 @@ static __device__ inline void make_dkv(const cuda_attention_args &a)
     clear<WIDTH>(dv);
     load_tile<D, ROWS>(k, (const uint16_t *)a.k.data + kv_at, tile * ROWS, a.k_rows, k_step, a.d);
     load_tile<D, ROWS>(v, (const uint16_t *)a.v.data + kv_at, tile * ROWS, a.k_rows, k_step, a.d);
-    for (int head = begin; head < end; head++)
-        for (int i = 0; i < q_tiles * (ROWS / N); i++) {
-            tile_range theirs = range_of(a.ranges_q, q_tiles, b, i / (ROWS / N));
-            int64_t q_at = head_at(b, 0, a.q_rows, a.heads, head, a.d);
-            if (i * N >= a.q_rows || is_blind(a, theirs, mine))
-                continue;
-            bool clear_tile = is_clear(a, theirs, mine) && (tile + 1) * ROWS <= a.k_rows;
-            __syncthreads();
-            load_tile<D, N>(q, (const uint16_t *)a.q.data + q_at, i * N, a.q_rows, q_step, a.d);
-            load_tile<D, N>(dout, (const uint16_t *)a.dout.data + q_at, i * N, a.q_rows, q_step,
-                            a.d);
-            if (threadIdx.x < N)
-                queries[threadIdx.x] = query_of(a, b, i * N + (int)threadIdx.x, head);
-            __syncthreads();
-            multiply<D, N>(s, k, first, q);
-            multiply<D, N>(dp, v, first, dout);
-#pragma unroll
-            for (int n = 0; n < N / 8; n++)
-#pragma unroll
-                for (int c = 0; c < 4; c++) {
-                    query you = queries[8 * n + 2 * (lane & 3) + (c & 1)];
-                    bool seen = clear_tile || sees(a, you, me[c >> 1]);
-                    s[n][c] = seen ? exp2_fast(s[n][c] * scale - you.lse) : 0.0f;
-                    dp[n][c] = s[n][c] * (dp[n][c] - you.delta) * a.scale;
-                }
-            multiply_add<D, N, WIDTH>(dv, s, dout, column);
-            multiply_add<D, N, WIDTH>(dk, dp, q, column);
+    int head = begin, i = next_part<N, false>(a, mine, b, 0, parts);
+    bool any = i < parts && begin < end;
+    if (any)
+        load_queries<D, N>(stages, queries[0], a, b, i, head);
+    for (int stage = 0; any; stage ^= 1) {
+        uint16_t *q = stages + stage * 2 * N * D, *dout = q + N * D;
+        tile_range theirs = range_of(a.ranges_q, q_tiles, b, i / (ROWS / N));
+        bool clear_tile = is_clear(a, theirs, mine) && (tile + 1) * ROWS <= a.k_rows;
+        i = next_part<N, false>(a, mine, b, i + 1, parts);
+        if (i == parts) {
+            i = next_part<N, false>(a, mine, b, 0, parts);
+            head++;
         }
+        any = head < end;
+        copies_wait();
+        __syncthreads(); /* this stage is there, and nobody reads the other one */
+        if (any)
+            load_queries<D, N>(stages + (stage ^ 1) * 2 * N * D, queries[stage ^ 1], a, b, i, head);
+        multiply<D, N>(s, k, first, q);
+        multiply<D, N>(dp, v, first, dout);
+#pragma unroll
+        for (int n = 0; n < N / 8; n++)
+#pragma unroll
+            for (int c = 0; c < 4; c++) {
+                query you = queries[stage][8 * n + 2 * (lane & 3) + (c & 1)];
+                bool seen = clear_tile || sees(a, you, me[c >> 1]);
+                s[n][c] = seen ? exp2_fast(s[n][c] * scale - you.lse) : 0.0f;
+                dp[n][c] = s[n][c] * (dp[n][c] - you.delta) * a.scale;
+            }
+        multiply_add<D, N, WIDTH>(dv, s, dout, column);
+        multiply_add<D, N, WIDTH>(dk, dp, q, column);
+    }
+    copies_wait(); /* where nothing was seen */
     write_rows<D, WIDTH>(a, a.dk, dk, b, row, a.k_rows, a.kv_heads, kv, column, false);
     write_rows<D, WIDTH>(a, a.dv, dv, b, row, a.k_rows, a.kv_heads, kv, column, false);
 }
@@ -210,7 +236,7 @@ WEFT_KERNEL(attention_dq_128, cuda_attention_args, BLOCK)
 
 WEFT_KERNEL(attention_dq_256, cuda_attention_args, BLOCK)
 {
-    make_dq<256, 32>(a);
+    make_dq<256, 16>(a);
 }
 
 WEFT_KERNEL(attention_dkv_64, cuda_attention_args, BLOCK)
@@ -220,7 +246,7 @@ WEFT_KERNEL(attention_dkv_64, cuda_attention_args, BLOCK)
 
 WEFT_KERNEL(attention_dkv_128, cuda_attention_args, BLOCK)
 {
-    make_dkv<128, 32, 64>(a);
+    make_dkv<128, 32, 128>(a);
 }
 
 WEFT_KERNEL(attention_dkv_256, cuda_attention_args, BLOCK)

@@ -18,6 +18,7 @@
 
 /* Stacks do not begin a power of two apart: those of a warp would share the cache's sets. */
 enum { MOST_THREADS = 1024, LANES = 32, STACK = (64 << 10) + 11 * 64, TOP = 2 << 10 };
+enum { MOST_COPIES = 128, COPIED = 16 };
 
 typedef enum state { READY, AT_BARRIER, AT_WARP, DONE } state;
 
@@ -25,6 +26,16 @@ typedef struct place {
     const char *file;
     int line;
 } place;
+
+/* Of a thread, under way. */
+typedef struct copies {
+    struct {
+        void *to;
+        const void *from; /* NULL: zeros */
+    } list[MOST_COPIES];
+    int n;
+    place at; /* of the last */
+} copies;
 
 typedef struct fiber {
 #ifdef __x86_64__
@@ -61,6 +72,7 @@ static struct {
     int n, now, left; /* threads of a block; which runs; how many have not ended */
     fiber fibers[MOST_THREADS], scheduler;
     warp warps[MOST_THREADS / LANES];
+    copies copies[MOST_THREADS];
     int order[MOST_THREADS];
     unsigned char *stacks, *shared;
     const void *outer_stack; /* of whoever called emulate_run */
@@ -135,6 +147,8 @@ static void wait_as(state s)
     jump(f, *g.error ? &g.scheduler : next_lane());
 }
 
+static void complain(const char *what, place a, place b);
+
 static void body(void)
 {
 #ifdef __SANITIZE_ADDRESS__
@@ -142,6 +156,8 @@ static void body(void)
 #endif
     g.launch->kernel(g.launch->args);
     g.fibers[g.now].at = (place){NULL, 0};
+    if (g.copies[g.now].n)
+        complain("a thread ends before what it copies is there", g.copies[g.now].at, (place){0});
     g.left--;
     wait_as(DONE);
 }
@@ -154,6 +170,7 @@ static void begin_fiber(int i)
     f->state = READY;
     f->fake_stack = NULL;
     f->at = (place){NULL, 0};
+    g.copies[i].n = 0;
     f->index = (emulate_size){u % size.x, u / size.x % size.y, u / size.x / size.y};
 #ifdef __SANITIZE_ADDRESS__
     /* What ended left only its first frames; what was given up may have left any. */
@@ -250,6 +267,35 @@ void emulate_barrier(const char *file, int line)
 {
     g.fibers[g.now].at = (place){file, line};
     wait_as(AT_BARRIER);
+}
+
+void emulate_copy_ahead(void *to, const void *from, bool there, int line)
+{
+    copies *c = &g.copies[g.now];
+    const place here = {"copy_ahead", line};
+    if ((uintptr_t)to % COPIED || (there && (uintptr_t)from % COPIED))
+        complain("what is copied is not aligned to 16 bytes", here, here);
+    if (c->n == MOST_COPIES) {
+        complain("a thread copies more than the emulator remembers", here, here);
+        return;
+    }
+    if (g.watch.copy)
+        g.watch.copy(to, there ? from : NULL, COPIED);
+    memset(to, 0xff, COPIED); /* NaN */
+    c->list[c->n].to = to;
+    c->list[c->n++].from = there ? from : NULL;
+    c->at = here;
+}
+
+void emulate_copies_wait(void)
+{
+    copies *c = &g.copies[g.now];
+    for (int i = 0; i < c->n; i++)
+        if (c->list[i].from)
+            memcpy(c->list[i].to, c->list[i].from, COPIED);
+        else
+            memset(c->list[i].to, 0, COPIED);
+    c->n = 0;
 }
 
 /* ---- warps ---- */

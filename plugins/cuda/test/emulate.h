@@ -40,6 +40,7 @@ typedef struct emulate_watch {
     void (*warp_barrier)(int warp);
     void (*matrix_row)(const void *row, int warp); /* ldmatrix reads 16 bytes for a whole warp */
     void (*atomic)(const void *to, size_t size);
+    void (*copy)(const void *to, const void *from, size_t size); /* from NULL: zeros */
 } emulate_watch;
 
 /* Runs it. NULL, or what the kernel did wrong: a barrier that not all threads of a block reach, or
@@ -59,6 +60,9 @@ void emulate_barrier(const char *file, int line);
 void emulate_warp_barrier(const char *file, int line);
 void emulate_shuffle(const void *mine, void *theirs, size_t size, int lane, const char *file,
                      int line);
+/* Until the thread has waited there is something else there: what is read too early shows. */
+void emulate_copy_ahead(void *to, const void *from, bool there, int line);
+void emulate_copies_wait(void);
 void emulate_ldmatrix(uint32_t *r, const void *row, bool transposed, int line);
 void emulate_mma(float *c, const uint32_t *a, uint32_t b0, uint32_t b1, int line);
 int32_t emulate_atomic_min(int32_t *to, int32_t x);

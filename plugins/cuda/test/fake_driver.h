@@ -17,8 +17,11 @@ typedef struct fake_state {
     long memory, host_memory, streams, events, graphs, modules, contexts; /* alive */
     long handles, ranges;                                                 /* of virtual memory */
     long communicators, registrations, windows;
-    long most_windows;    /* that were made */
-    long products[3];     /* by algorithm */
+    long most_windows, early_streams; /* that were made */
+    long products[3];                 /* by algorithm */
+    bool idle;                        /* nothing is computed */
+    long enqueued;                    /* kernels and products */
+    double told_s; /* processor time of the threads that enqueued them, from the first task's end */
     long dnn, attentions; /* cuDNN's handles and descriptors, alive; graphs of it that were run */
     double lag;           /* how many seconds later than they were events are: slow products */
     long nccl_calls, nccl_operations; /* that a host thread was begun for; what was in them */
@@ -50,9 +53,12 @@ bool fake_virtual_owns(const void *memory, size_t bytes, bool exportable);
 bool fake_virtual_begins(const void *memory, size_t alignment);
 /* What the GPU has of virtual memory management; else as it is given. */
 int fake_virtual_attribute(CUdevice_attribute attribute, int otherwise);
-/* A stream does this, or the graph that is being captured; `what` is copied. */
+/* A stream does this, or the graph that is being captured; `what` is copied. Not if nothing is
+ * computed, but always. */
 CUresult fake_enqueue(CUstream stream, void (*act)(const void *what), const void *what,
                       size_t size);
+CUresult fake_enqueue_always(CUstream stream, void (*act)(const void *what), const void *what,
+                             size_t size);
 /* It is asked again and again, under the lock, until it is true; then, or when the GPU has failed,
  * drop is called. In a graph: of what `copy` makes of it at each launch. sms: multiprocessors that
  * it holds from the first time on. */

@@ -12,7 +12,9 @@
  * WEFT_FAKE_CUDA_STARVE       n: whoever has begun goes on while it can, but for one roll in n
  * WEFT_FAKE_CUDA_CONNECTIONS  how many connections; default what CUDA reads, and has:
  *                             CUDA_DEVICE_MAX_CONNECTIONS, 8. 0: one for each stream
- * WEFT_FAKE_CUDA_SMS          how many multiprocessors (default 132) */
+ * WEFT_FAKE_CUDA_SMS          how many multiprocessors (default 132)
+ * WEFT_FAKE_CUDA_IDLE         1: kernels and products are looked at, and not done, but for labels,
+ *                             which are counted: left is what the host does to have them done */
 #include "fake_work.h"
 
 #include <stdint.h>
@@ -32,6 +34,7 @@ void fake_streams_open(void)
     long n = fake_number("CUDA_DEVICE_MAX_CONNECTIONS", 8);
     connections = (int)fake_number("WEFT_FAKE_CUDA_CONNECTIONS", n < 1 ? 1 : n > 32 ? 32 : n);
     sms = (int)fake_number("WEFT_FAKE_CUDA_SMS", 132);
+    fake.idle = fake_number("WEFT_FAKE_CUDA_IDLE", 0) != 0;
 }
 
 void fake_got_on(void)
@@ -229,6 +232,13 @@ static CUresult tell(CUstream stream, work *w)
 
 CUresult fake_enqueue(CUstream stream, void (*act)(const void *what), const void *what, size_t size)
 {
+    fake.enqueued++; /* of one thread where it is looked at */
+    return fake.idle ? fake_enter() : fake_enqueue_always(stream, act, what, size);
+}
+
+CUresult fake_enqueue_always(CUstream stream, void (*act)(const void *what), const void *what,
+                             size_t size)
+{
     CUresult r = fake_enter();
     if (r != CUDA_SUCCESS)
         return r;
@@ -264,13 +274,25 @@ bool fake_is_capturing(CUstream stream)
 
 /* ---- streams ---- */
 
-EXPORT CUresult cuStreamCreate(CUstream *stream, unsigned flags)
+/* As on GPUs so far. */
+enum { LAST = 0, FIRST = -5 };
+
+EXPORT CUresult cuCtxGetStreamPriorityRange(int *last, int *first)
+{
+    *last = LAST;
+    *first = FIRST;
+    return fake_enter();
+}
+
+EXPORT CUresult cuStreamCreateWithPriority(CUstream *stream, unsigned flags, int priority)
 {
     CUresult r = fake_enter();
-    (void)flags;
     *stream = NULL;
     if (r != CUDA_SUCCESS)
         return r;
+    if (flags != CU_STREAM_NON_BLOCKING || priority > LAST || priority < FIRST)
+        return fake_refuse(CUDA_ERROR_INVALID_VALUE, "a stream that waits for the default one");
+    fake.early_streams += priority < LAST;
     *stream = calloc(1, sizeof **stream);
     pthread_mutex_lock(&fake.lock);
     static int made;
@@ -341,6 +363,19 @@ typedef struct written {
     cuuint64_t value;
 } written;
 
+/* A task has been enqueued, of which this is the end. */
+static void count_task(void)
+{
+    static _Thread_local double last;
+    struct timespec now;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+    const double at = (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+    pthread_mutex_lock(&fake.lock);
+    fake.told_s += last > 0 ? at - last : 0;
+    pthread_mutex_unlock(&fake.lock);
+    last = at;
+}
+
 static void run_written(const void *what)
 {
     const written *w = what;
@@ -351,8 +386,10 @@ EXPORT CUresult cuStreamWriteValue64(CUstream stream, CUdeviceptr to, cuuint64_t
                                      unsigned flags)
 {
     const written w = {to, value};
-    if (flags || to % sizeof value || !fake_owns((const void *)(uintptr_t)to, sizeof value))
+    if ((flags & ~(unsigned)CU_STREAM_WRITE_VALUE_NO_MEMORY_BARRIER) || to % sizeof value ||
+        !fake_owns((const void *)(uintptr_t)to, sizeof value))
         return fake_refuse(CUDA_ERROR_INVALID_VALUE, "a value is written to no place of the GPU's");
+    count_task();
     return fake_enqueue(stream, run_written, &w, sizeof w);
 }
 

@@ -4,7 +4,7 @@
  * pages are the host's. Stricter than CUDA: a handle is mapped once, as a whole.
  *
  * WEFT_FAKE_CUDA_VIRTUAL  0: the GPU has no virtual memory management
- * WEFT_FAKE_CUDA_FABRIC   1: it has a fabric; 2: and may not export to it
+ * WEFT_FAKE_CUDA_FABRIC   1: it has a fabric; 2: and may not export to it; 3: in other words
  * WEFT_FAKE_CUDA_VIRTUAL_REFUSE  the number of the call of all these that is refused */
 #include "fake_driver.h"
 
@@ -130,8 +130,10 @@ EXPORT CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t bytes,
     if (wrong || flags || !bytes || bytes % GRANULARITY)
         return refuse(wrong ? wrong : "memory that is no multiple of the granularity");
     if (((int)prop->requestedHandleTypes & CU_MEM_HANDLE_TYPE_FABRIC) &&
-        fake_number("WEFT_FAKE_CUDA_FABRIC", 0) == 2)
-        return fake_refuse(CUDA_ERROR_NOT_PERMITTED, "there is no channel of the fabric");
+        fake_number("WEFT_FAKE_CUDA_FABRIC", 0) >= 2)
+        return fake_refuse(fake_number("WEFT_FAKE_CUDA_FABRIC", 0) == 2 ? CUDA_ERROR_NOT_PERMITTED
+                                                                        : CUDA_ERROR_INVALID_VALUE,
+                           "there is no channel of the fabric");
     if (bytes > (size_t)fake_number("WEFT_FAKE_CUDA_LARGEST", LONG_MAX))
         return CUDA_ERROR_OUT_OF_MEMORY;
     physical *p = calloc(1, sizeof *p);

@@ -63,7 +63,8 @@ static void open_context(void)
     succeed(d->cuDeviceGetName(gpu.name, sizeof gpu.name, device), "cuDeviceGetName");
     succeed(d->cuDevicePrimaryCtxRetain(&context, device), "cuDevicePrimaryCtxRetain");
     succeed(d->cuCtxSetCurrent(context), "cuCtxSetCurrent");
-    succeed(d->cuStreamCreate(&gpu.queue.stream, CU_STREAM_NON_BLOCKING), "cuStreamCreate");
+    succeed(d->cuStreamCreateWithPriority(&gpu.queue.stream, CU_STREAM_NON_BLOCKING, 0),
+            "a stream");
 }
 
 /* With sums in a fixed order: trials are repeated, to the same bits. */

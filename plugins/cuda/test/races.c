@@ -273,12 +273,20 @@ static void change_atomically(const void *to, size_t size)
     happens(to, size, true, true, __builtin_return_address(0));
 }
 
+static void copy_ahead(const void *to, const void *from, size_t size)
+{
+    if (from)
+        happens(from, size, false, false, __builtin_return_address(0));
+    happens(to, size, true, false, __builtin_return_address(0));
+}
+
 const emulate_watch races_watch = {.launch = begin_launch,
                                    .block = begin_block,
                                    .barrier = begin_interval,
                                    .warp_barrier = pass_warp_barrier,
                                    .matrix_row = read_matrix_row,
-                                   .atomic = change_atomically};
+                                   .atomic = change_atomically,
+                                   .copy = copy_ahead};
 
 /* ---- what the compiler calls ---- */
 

@@ -17,7 +17,7 @@ import sys
 WIDTHS = {0: 8, 1: 8, 2: 16, 3: 16, 4: 32, 5: 64, 6: 128}
 # The lower nine bits are the operation, the upper three where its operands are.
 OPERATIONS = {0x181: "LDG", 0x186: "STG", 0x180: "LD", 0x185: "ST", 0x184: "LDS", 0x188: "STS",
-              0x183: "LDL", 0x187: "STL", 0x03b: "LDSM", 0x03c: "HMMA"}
+              0x183: "LDL", 0x187: "STL", 0x1ae: "LDGSTS", 0x03b: "LDSM", 0x03c: "HMMA"}
 
 
 def text_at(table, at):
@@ -66,6 +66,7 @@ PROMISES = {
     "reads": (("LDG.128", "LD.128"), "reads 16 bytes of the GPU's memory at once"),
     "writes": (("STG.128", "ST.128"), "writes 16 bytes of the GPU's memory at once"),
     "stages": (("STS.128",), "writes 16 bytes of shared memory at once"),
+    "copies": (("LDGSTS.128",), "copies 16 bytes at once to shared memory"),
     "ldmatrix": (("LDSM",), "reads matrices from shared memory"),
     "mma": (("HMMA",), "multiplies by matrix instructions"),
 }

@@ -120,8 +120,10 @@ static inline uint32_t pack_bf16(float lo, float hi)
     return (uint32_t)weft_f32_to_bf16(lo) | (uint32_t)weft_f32_to_bf16(hi) << 16;
 }
 
-#define ldmatrix_x4(r, row)       emulate_ldmatrix(r, row, false, __LINE__)
-#define ldmatrix_x4_trans(r, row) emulate_ldmatrix(r, row, true, __LINE__)
-#define mma_bf16(c, a, b0, b1)    emulate_mma(c, a, b0, b1, __LINE__)
+#define copy_ahead(to, from, there) emulate_copy_ahead(to, from, there, __LINE__)
+#define copies_wait()               emulate_copies_wait()
+#define ldmatrix_x4(r, row)         emulate_ldmatrix(r, row, false, __LINE__)
+#define ldmatrix_x4_trans(r, row)   emulate_ldmatrix(r, row, true, __LINE__)
+#define mma_bf16(c, a, b0, b1)      emulate_mma(c, a, b0, b1, __LINE__)
 
 #endif

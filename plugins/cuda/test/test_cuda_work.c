@@ -61,7 +61,7 @@ static void test_products(void **state)
     static const struct {
         int64_t d, width; /* of a head, and of the kernel */
         double gradient;  /* products that it executes for the op's five */
-    } cases[] = {{64, 64, 7}, {128, 128, 9}, {256, 256, 9}, {40, 64, 7}, {96, 128, 9}};
+    } cases[] = {{64, 64, 7}, {128, 128, 7}, {256, 256, 9}, {40, 64, 7}, {96, 128, 7}};
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         const double wider = (double)cases[i].width / (double)cases[i].d;

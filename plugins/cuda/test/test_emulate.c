@@ -11,7 +11,8 @@
 #include <string.h>
 
 typedef void kernel(const void *args);
-kernel emulate_divergent, emulate_two_places, emulate_left_warp, emulate_race, emulate_right;
+kernel emulate_divergent, emulate_two_places, emulate_left_warp, emulate_race, emulate_right,
+    emulate_hasty_copy, emulate_left_copy;
 
 typedef struct wrong_args {
     int32_t *out;
@@ -61,6 +62,20 @@ static void test_after_a_wrong_kernel_a_right_one_runs(void **state)
     }
 }
 
+static void test_copies_are_waited_for(void **state)
+{
+    _Alignas(16) int32_t out[68] = {0};
+    (void)state;
+    for (uint64_t order = 0; order < 3; order++) {
+        assert_null(run(emulate_hasty_copy, out, order));
+        for (int i = 0; i < 64; i++)
+            assert_int_equal(out[i], -1); /* and not 0, as out[64] */
+        const char *wrong = run(emulate_left_copy, out, order);
+        assert_non_null(wrong);
+        assert_non_null(strstr(wrong, "before what it copies is there"));
+    }
+}
+
 static void test_blocks_are_whole_warps(void **state)
 {
     emulate_launch launch = {.kernel = emulate_right, .grid = {1, 1, 1}, .block = {33, 1, 1}};
@@ -74,6 +89,7 @@ int main(void)
         cmocka_unit_test(test_barriers_that_not_all_reach),
         cmocka_unit_test(test_a_race_shows_in_another_order),
         cmocka_unit_test(test_after_a_wrong_kernel_a_right_one_runs),
+        cmocka_unit_test(test_copies_are_waited_for),
         cmocka_unit_test(test_blocks_are_whole_warps),
     };
     return cmocka_run_group_tests_name("emulate", tests, NULL, NULL);

@@ -37,11 +37,12 @@ static int open_driver(void **state)
     char path[1024];
     (void)state;
     snprintf(path, sizeof path, "%s/plugins/cuda/test/libfakecuda.so", build ? build : ".");
-    return cuda_driver_open(&d, path, NULL) || d.cuInit(0) || d.cuStreamCreate(&first, 0) == 0 ||
+    return cuda_driver_open(&d, path, NULL) || d.cuInit(0) ||
+           d.cuStreamCreateWithPriority(&first, 0, 0) == 0 ||
            d.cuDevicePrimaryCtxRetain(&context, 0) || d.cuCtxSetCurrent(context) ||
-           d.cuStreamCreate(&first, CU_STREAM_NON_BLOCKING) ||
-           d.cuStreamCreate(&second, CU_STREAM_NON_BLOCKING) || d.cuMemAlloc(&memory, BYTES) ||
-           d.cuMemsetD8Async(memory, 0, BYTES, first) ||
+           d.cuStreamCreateWithPriority(&first, CU_STREAM_NON_BLOCKING, 0) ||
+           d.cuStreamCreateWithPriority(&second, CU_STREAM_NON_BLOCKING, -5) ||
+           d.cuMemAlloc(&memory, BYTES) || d.cuMemsetD8Async(memory, 0, BYTES, first) ||
            d.cuEventCreate(&event, CU_EVENT_DISABLE_TIMING);
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What windows of the fake NCCL refuse, between two processes: by it the runs with windows are
- * worth something. */
+ * worth something. In which order it sends. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -81,7 +81,7 @@ static int begin(int rank)
     snprintf(path, sizeof path, "%s/plugins/cuda/test/libfakecuda.so", build ? build : ".");
     if (cuda_driver_open(&d, path, NULL) || nccl_api_open(&n, path, NULL) || d.cuInit(0) ||
         d.cuDevicePrimaryCtxRetain(&context, 0) || d.cuCtxSetCurrent(context) ||
-        d.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING))
+        d.cuStreamCreateWithPriority(&stream, CU_STREAM_NON_BLOCKING, 0))
         return NO_DRIVER;
     snprintf(id.bytes, sizeof id.bytes, "%s/c", folder);
     return settle(n.ncclCommInitRankConfig(&comm, 2, id, rank, &config)) ? NO_COMMUNICATOR : WELL;
@@ -168,6 +168,34 @@ static int one_rank_alone(int rank)
     return WELL;
 }
 
+/* Two shifts of equal size, one behind the other: what is received first is what was sent first,
+ * though the second may be under way. */
+static int shifts_in_order(int rank)
+{
+    enum { SHIFTS = 3 };
+    float *memory = (float *)(void *)allocate(false);
+    const int other = 1 - rank;
+    for (int k = 0; memory && k < SHIFTS; k++)
+        for (int i = 0; i < COUNT; i++)
+            memory[k * COUNT + i] = (float)(100 * rank + 10 * k);
+    for (int k = 0; memory && k < SHIFTS; k++) {
+        float *sent = memory + k * COUNT, *got = memory + (SHIFTS + k) * COUNT;
+        int r = n.ncclGroupStart();
+        r = r ? r : n.ncclSend(sent, COUNT, NCCL_F32, other, comm, stream);
+        r = r ? r : n.ncclRecv(got, COUNT, NCCL_F32, other, comm, stream);
+        const int ended = n.ncclGroupEnd();
+        if (r || (ended && ended != NCCL_IN_PROGRESS) || settle(ended))
+            return OTHER;
+    }
+    if (!memory || finish(NCCL_SUCCESS))
+        return OTHER;
+    for (int k = 0; k < SHIFTS; k++)
+        for (int i = 0; i < COUNT; i += COUNT - 1)
+            if (memory[(SHIFTS + k) * COUNT + i] != (float)(100 * other + 10 * k))
+                return NO_SUM;
+    return WELL;
+}
+
 /* ---- both ---- */
 
 static void run(int (*rank)(int))
@@ -225,12 +253,18 @@ static void test_one_rank_alone(void **state)
     run(one_rank_alone);
 }
 
+static void test_shifts_in_order(void **state)
+{
+    (void)state;
+    run(shifts_in_order);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_equal_places),   cmocka_unit_test(test_other_places),
         cmocka_unit_test(test_other_sizes),    cmocka_unit_test(test_other_memory),
-        cmocka_unit_test(test_one_rank_alone),
+        cmocka_unit_test(test_one_rank_alone), cmocka_unit_test(test_shifts_in_order),
     };
     alarm(120);
     return cmocka_run_group_tests_name("fake_nccl", tests, NULL, NULL);

@@ -16,7 +16,7 @@ typedef void kernel(const void *args);
 kernel emulate_race, emulate_reused, emulate_shuffle_is_no_barrier, emulate_other_warp,
     emulate_early_matrix, emulate_unwritten, emulate_unwritten_by_block, emulate_global_race,
     emulate_two_blocks_write, emulate_block_reads_of_other, emulate_atomic_and_read, emulate_right,
-    emulate_allowed;
+    emulate_allowed, emulate_copy_without_barrier, emulate_early_copy;
 
 typedef struct wrong_args {
     int32_t *out;
@@ -58,6 +58,8 @@ static void test_threads_of_a_block(void **state)
     must_be_found(emulate_shuffle_is_no_barrier, 1, "no barrier between: byte");
     must_be_found(emulate_other_warp, 1, "of shared memory");
     must_be_found(emulate_early_matrix, 1, "of shared memory");
+    must_be_found(emulate_copy_without_barrier, 1, "of shared memory");
+    must_be_found(emulate_early_copy, 1, "of shared memory");
     must_be_found(emulate_global_race, 1, "of global memory");
 }
 

@@ -42,6 +42,21 @@ WEFT_KERNEL(race, wrong_args, 64)
     a.out[threadIdx.x] = at[63 - threadIdx.x];
 }
 
+/* Read before the copy is waited for. */
+WEFT_KERNEL(hasty_copy, wrong_args, 64)
+{
+    __shared__ __align__(16) int32_t at[4 * 64];
+    copy_ahead(&at[4 * threadIdx.x], &a.out[64], true);
+    a.out[threadIdx.x] = at[4 * threadIdx.x];
+    copies_wait();
+}
+
+WEFT_KERNEL(left_copy, wrong_args, 64)
+{
+    __shared__ __align__(16) int32_t at[4 * 64];
+    copy_ahead(&at[4 * threadIdx.x], &a.out[64], true);
+}
+
 /* All is well. */
 WEFT_KERNEL(right, wrong_args, 64)
 {
@@ -94,6 +109,27 @@ WEFT_KERNEL(early_matrix, wrong_args, 64)
     a.out[threadIdx.x] = (int32_t)r[0];
 }
 
+/* What a thread has waited for is not yet there for another. */
+WEFT_KERNEL(copy_without_barrier, wrong_args, 64)
+{
+    __shared__ __align__(16) int32_t at[4 * 64];
+    copy_ahead(&at[4 * threadIdx.x], NULL, false);
+    copies_wait();
+    a.out[threadIdx.x] = at[4 * (63 - threadIdx.x)];
+}
+
+/* The next copy begins while others may still read the last one. */
+WEFT_KERNEL(early_copy, wrong_args, 64)
+{
+    __shared__ __align__(16) int32_t at[4 * 64];
+    for (int turn = 0; turn < 2; turn++) {
+        copy_ahead(&at[4 * threadIdx.x], NULL, false);
+        copies_wait();
+        __syncthreads();
+        a.out[threadIdx.x] = at[4 * (63 - threadIdx.x)];
+    }
+}
+
 /* One element of shared memory is forgotten. */
 WEFT_KERNEL(unwritten, wrong_args, 64)
 {
@@ -142,10 +178,16 @@ WEFT_KERNEL(atomic_and_read, wrong_args, 64)
  * memory by several threads in turn, shared memory that is used again. */
 WEFT_KERNEL(allowed, wrong_args, 64)
 {
-    __shared__ __align__(16) uint16_t rows[64][8];
+    __shared__ __align__(16) uint16_t rows[64][8], copied[2][64][8];
     int32_t *out = a.out + 64 * (blockIdx.x + 1);
     uint32_t r[4];
+    copy_ahead(copied[0][threadIdx.x], NULL, false);
     for (int turn = 0; turn < 2; turn++) {
+        copies_wait();
+        __syncthreads();
+        copy_ahead(copied[1 - turn][threadIdx.x], NULL, false);
+        out[threadIdx.x] = copied[turn][63 - threadIdx.x][0];
+        __syncthreads();
         for (int c = 0; c < 8; c++)
             rows[threadIdx.x][c] = (uint16_t)c;
         __syncwarp();
@@ -155,5 +197,6 @@ WEFT_KERNEL(allowed, wrong_args, 64)
         out[63 - threadIdx.x] += (int32_t)(r[0] & 1);
         __syncthreads();
     }
+    copies_wait();
     atomicMin(&a.out[threadIdx.x % 2], -1);
 }

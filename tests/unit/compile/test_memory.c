@@ -177,6 +177,8 @@ static const wanted orders[] = {
     {"llama3 cpu bf16 adamw order", "[order]\nstages = 2\nmixed = yes\n", 1, 4},
     {"llama3 cpu sample adamw order",
      "[sample]\nprompt = a\n[order]\nstages = 2\nahead = 1\nswap = yes\n", 1, 3},
+    {"llama3 cpu fsdp adamw order",
+     "[fsdp]\nreplicate = 2\ntwo_level = micro_batch\nreshard = yes\n[order]\nstages = 2\n", 4, 3},
     {"llama3 cpu adamw oddities order", "[order]\nahead = 3\nstages = 2\n", 1, 3},
 };
 enum { ORDERS = sizeof orders / sizeof orders[0] };

@@ -32,6 +32,8 @@ static const sample samples[] = {
     {"llama3 later local cp fsdp adamw", "[cp]\ndegree = 2\nattention = ring\n", 4},
     {"llama3 later local pp fsdp adamw", "[pp]\ndegree = 2\nschedule = interleaved\n", 4},
     {"llama3 later local pp fsdp adamw", "[pp]\ndegree = 2\nschedule = gpipe\n", 4},
+    {"llama3 later local pp fsdp adamw",
+     "[pp]\ndegree = 2\n[fsdp]\nreplicate = 2\ntwo_level = micro_batch\nreshard = yes\n", 8},
     {"llama3 cpu local fsdp adamw", "", 4},
     {"llama3 cpu local tp fsdp adamw", "[tp]\ndegree = 2\n[cpu]\nqueues = adversarial\n", 4},
 };

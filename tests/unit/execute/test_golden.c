@@ -12,9 +12,9 @@
 
 static const struct {
     const char *file, *model;
-} cases[] = {{"llama", "llama3"},        {"llama_tied", "llama3"},  {"llama_scaled", "llama3"},
-             {"llama_packed", "llama3"}, {"gpt2", "gpt2"},          {"qwen3", "qwen3"},
-             {"qwen3_moe", "moe qwen3"}, {"mixtral", "moe mixtral"}};
+} cases[] = {{"llama", "llama3"},        {"llama_tied", "llama3"},   {"llama_scaled", "llama3"},
+             {"llama_packed", "llama3"}, {"gpt2", "gpt2"},           {"qwen3", "qwen3"},
+             {"qwen3_moe", "moe qwen3"}, {"mixtral", "moe mixtral"}, {"deep", "moe deep"}};
 enum { CASES = sizeof cases / sizeof *cases };
 
 /* ---- a golden file and a run of its model ---- */
@@ -67,6 +67,10 @@ static void start(golden *g, const char *model, int64_t batch, const char *plugi
     assert_non_null(ini);
     model_run_start(&g->m, list, ini);
     model_run_set_all(&g->m, g->file, "weight");
+    const weft_safetensor *t;
+    for (int i = 0; (t = safetensors_at(g->file, i)); i++)
+        if (strncmp(t->name, "state/", 6) == 0)
+            model_run_set(&g->m, t->name + 6, t);
     model_run_feed(&g->m, &(model_samples){.ids = tensor(g, "ids")->data,
                                            .labels = tensor(g, "labels")->data,
                                            .positions = tensor(g, "positions")->data,

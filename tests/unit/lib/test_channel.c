@@ -9,6 +9,7 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
+#include <weft/random.h>
 /* last: it needs the headers above */
 #include <cmocka.h>
 
@@ -100,6 +101,36 @@ static void test_forged(void **state)
             assert_non_null(strstr(c.why.text, "its message was altered or made up on the way"));
             part(&c);
         }
+}
+
+/* Bytes of a seed in place of messages, or a head that could be one and then such bytes; the
+ * connection ends, or half of it, or stays: whoever reads them says whose they were, and nobody
+ * waits. */
+static void test_random_bytes(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 0; seed < 60; seed++) {
+        couple c;
+        char bytes[3000];
+        uint64_t n = 0;
+        meet(&c, seed % 2, 1000);
+        const size_t size = weft_random_bits(seed, 32, n++) % sizeof bytes;
+        for (size_t i = 0; i < size; i++)
+            bytes[i] = (char)weft_random_bits(seed, 32, n++);
+        if (seed % 3 == 0) /* a head that could be one */
+            memset(bytes, 0, sizeof(weft_message_head) < size ? sizeof(weft_message_head) : size);
+        (void)!send(c.link->fd, bytes, size, MSG_NOSIGNAL);
+        if (seed % 4 < 2)
+            shutdown(c.link->fd, SHUT_WR);
+        else if (size < sizeof(weft_message_head))
+            shutdown(c.link->fd, SHUT_RDWR);
+        const bool told = size > 4 * sizeof(weft_message_head) || seed % 4 < 2;
+        if (told && !await_lost(&c, 10))
+            fail_msg("seed %d: nobody is told of %d bytes", (int)seed, (int)size);
+        if (told)
+            assert_int_equal(c.why.rank, (int)(seed % 2));
+        part(&c);
+    }
 }
 
 /* ---- byte by byte ---- */
@@ -310,6 +341,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_forged),
+        cmocka_unit_test(test_random_bytes),
         cmocka_unit_test(test_trickle_arrives),
         cmocka_unit_test(test_trickle_has_an_end),
         cmocka_unit_test(test_limit_from_the_start),

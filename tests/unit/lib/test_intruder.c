@@ -9,6 +9,7 @@
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#include <weft/random.h>
 /* last: it needs the headers above */
 #include <cmocka.h>
 
@@ -131,6 +132,77 @@ static void test_garbage(void **state)
 }
 
 /* Who does not know the token may say what it likes about itself. */
+/* Whatever lies in the way of honest ranks: seed and number make it again. */
+typedef struct noise {
+    uint64_t seed, n;
+} noise;
+
+static uint64_t below(noise *r, uint64_t limit)
+{
+    return weft_random_bits(r->seed, 31, r->n++) % limit;
+}
+
+static void send_noise(noise *r, int fd, const char *master)
+{
+    char bytes[2 * sizeof(weft_introduction)];
+    const weft_join join = {.rank = 1, .ranks = 2, .master = master, .token = "", .limit_s = 0};
+    size_t size = below(r, sizeof bytes + 1);
+    for (size_t i = 0; i < sizeof bytes; i++)
+        bytes[i] = (char)below(r, 256);
+    if (below(r, 2)) { /* all but right */
+        weft_handshake h;
+        weft_handshake_init(&h, &join);
+        memcpy(bytes, &h.mine, sizeof h.mine);
+        bytes[below(r, sizeof h.mine)] ^= (char)(1 + below(r, 255));
+        size = below(r, 2) ? size : sizeof bytes;
+    }
+    for (size_t at = 0, part; at < size; at += part) {
+        part = below(r, 4) ? size - at : 1 + below(r, size - at);
+        if (send(fd, bytes + at, part, MSG_NOSIGNAL) < 0)
+            return; /* it has been sent away */
+    }
+}
+
+/* Half of it is closed, all of it, all of it without a word, or it stays open. */
+static void leave(noise *r, int fd)
+{
+    const struct linger reset = {.l_onoff = 1};
+    const uint64_t how = below(r, 4);
+    if (how == 0)
+        shutdown(fd, SHUT_WR);
+    else if (how == 1)
+        shutdown(fd, SHUT_RDWR);
+    else if (how == 2)
+        setsockopt(fd, SOL_SOCKET, SO_LINGER, &reset, sizeof reset);
+}
+
+static void test_random_bytes(void **state)
+{
+    enum { ROUNDS = 12, STRANGERS = 40 };
+    (void)state;
+    for (uint64_t seed = 0; seed < ROUNDS; seed++) {
+        char master[64];
+        honest zero;
+        int fds[STRANGERS];
+        noise r = {.seed = seed};
+        honest_start(&zero, 0, 2, new_address(master), 20);
+        for (int i = 0; i < STRANGERS; i++) {
+            fds[i] = intruder_connect(master);
+            send_noise(&r, fds[i], master);
+            const bool stays = below(&r, 2);
+            leave(&r, fds[i]);
+            if (!stays) {
+                close(fds[i]);
+                fds[i] = -1;
+            }
+        }
+        assert_let_in(&zero);
+        for (int i = 0; i < STRANGERS; i++)
+            if (fds[i] >= 0)
+                close(fds[i]);
+    }
+}
+
 static void test_guessed_proofs(void **state)
 {
     (void)state;
@@ -354,17 +426,12 @@ static void test_other_user(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_idle_connections),
-        cmocka_unit_test(test_trickle_delays_nobody),
-        cmocka_unit_test(test_trickle_has_an_end),
-        cmocka_unit_test(test_garbage),
-        cmocka_unit_test(test_guessed_proofs),
-        cmocka_unit_test(test_reflection),
-        cmocka_unit_test(test_replay),
-        cmocka_unit_test(test_old_token_is_told),
-        cmocka_unit_test(test_misfits),
-        cmocka_unit_test(test_duplicate),
-        cmocka_unit_test(test_other_user),
+        cmocka_unit_test(test_idle_connections),   cmocka_unit_test(test_trickle_delays_nobody),
+        cmocka_unit_test(test_trickle_has_an_end), cmocka_unit_test(test_garbage),
+        cmocka_unit_test(test_random_bytes),       cmocka_unit_test(test_guessed_proofs),
+        cmocka_unit_test(test_reflection),         cmocka_unit_test(test_replay),
+        cmocka_unit_test(test_old_token_is_told),  cmocka_unit_test(test_misfits),
+        cmocka_unit_test(test_duplicate),          cmocka_unit_test(test_other_user),
     };
     alarm(TEST_LIMIT_S);
     return cmocka_run_group_tests(tests, NULL, NULL);

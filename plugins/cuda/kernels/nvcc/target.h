@@ -39,6 +39,22 @@ static __device__ inline uint32_t pack_bf16(float lo, float hi)
     return r;
 }
 
+/* 16 bytes of the GPU's memory to shared memory, zeros if they are not `there`: the thread goes on,
+ * and has them behind copies_wait, others behind a barrier more. */
+static __device__ inline void copy_ahead(void *to, const void *from, bool there)
+{
+    uint32_t at = (uint32_t)__cvta_generic_to_shared(to);
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(at), "l"(from),
+                 "r"(there ? 16 : 0)
+                 : "memory");
+}
+
+/* For all that this thread has copied. */
+static __device__ inline void copies_wait()
+{
+    asm volatile("cp.async.wait_all;" ::: "memory");
+}
+
 /* Four 8x8 matrices of bf16 from shared memory; lane l gives the address of row l mod 8 of matrix
  * l / 8. */
 static __device__ inline void ldmatrix_x4(uint32_t r[4], const void *row)
