@@ -507,6 +507,7 @@ dist_check_SCRIPTS += \
 	tests/scripts/check-cuda-runs \
 	tests/scripts/check-cuda-host \
 	tests/scripts/check-cudnn \
+	tests/scripts/check-digits \
 	tests/scripts/check-cuda-use \
 	tests/scripts/check-curve \
 	tests/scripts/check-cxx \

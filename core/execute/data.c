@@ -265,7 +265,7 @@ void weft_fill_inputs(const weft_batch *b, int64_t micro, int64_t row, const wef
 weft_status weft_fill_samples(weft_run *run, const weft_batch *b, const weft_samples *of,
                               weft_error *err)
 {
-    weft_sample sample;
+    weft_sample sample = {0};
     weft_status s = weft_sample_init(&sample, b->l->graph, err);
     for (int64_t i = 0; i < of->n && !s; i++) {
         const int64_t micro = i / run->plan->micro_batch, row = i % run->plan->micro_batch;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Labels further on: those of the whole sample, wherever a rank's part of it begins and ends. */
+/* Labels further on: those of the whole sample, wherever a rank's part of it begins and ends;
+ * fields of any shape and type. */
 #include "../../lib/standard_ops.h"
 #include "execute/run.h"
 
@@ -153,11 +154,165 @@ static void wrong_names(void **state)
     }
 }
 
+/* ---- fields that are no text ---- */
+
+enum { HIGH = 3, WIDE = 5 };
+
+static const weft_field of_pictures[] = {
+    {.name = "picture", .shape = "batch high seq wide", .dtype = WEFT_F32, .pad = -7},
+    {.name = "half", .shape = "batch wide", .dtype = WEFT_BF16},
+    {"labels", "batch", WEFT_I32, .below = "classes", .low = -1, .pad = -1},
+    {.name = "unsized", .shape = "batch nobody", .dtype = WEFT_F32},
+    {.name = NULL},
+};
+static const char *const picture_inputs[] = {"picture",      "half",        "labels",
+                                             "step_picture", "step_labels", "sample",
+                                             "step_sample",  "index:wide",  "index:seq"};
+enum { N_PICTURE_INPUTS = sizeof picture_inputs / sizeof picture_inputs[0] };
+
+static double picture(int64_t number, int64_t h, int64_t s, int64_t w)
+{
+    return (double)(1000 * number + 100 * h + 10 * s + w) / 4;
+}
+
+static double expected(const char *name, int64_t number, const int64_t *at)
+{
+    if (strstr(name, "picture"))
+        return picture(number, at[0], at[1], at[2]);
+    if (strcmp(name, "half") == 0)
+        return (double)(number + at[0]);
+    return strstr(name, "labels") ? (double)(number % 4) - 1 : (double)number;
+}
+
+/* The number of this name's sample in row `row` of micro-batch `micro`. */
+static void check_input(fixture *f, const char *name, int64_t micro, const int32_t *order)
+{
+    weft_tensor t;
+    const bool step = strncmp(name, "step_", 5) == 0, index = strncmp(name, "index", 5) == 0;
+    t.data = NULL;
+    void *data = weft_batch_input(f->batch, micro, name, &t);
+    assert_non_null(data);
+    t.data = data;
+    assert_int_equal(t.dtype,
+                     strstr(name, "picture") || strcmp(name, "half") == 0 ? WEFT_F64 : WEFT_I32);
+    for (int64_t i = 0; i < weft_tensor_count(&t); i++) {
+        int64_t at[WEFT_MAX_DIMS], rest = i;
+        for (int d = t.n_dims - 1; d >= 0; d--) {
+            const bool ordered =
+                strcmp(name, "index:seq") == 0 || (strstr(name, "picture") && d == 2 + step);
+            at[d] = t.lo[d] + rest % t.size[d];
+            at[d] = ordered ? order[at[d]] : at[d];
+            rest /= t.size[d];
+        }
+        const double want =
+            index ? (double)at[0]
+                  : expected(name, (step ? at[0] : micro) * ROWS + at[step], at + step + 1);
+        assert_true(weft_tensor_get(&t, i) == want);
+    }
+}
+
+/* Real numbers in f64, cut by rows and by the sequence, which lies in another order. */
+static void fields_of_any_shape(void **state)
+{
+    (void)state;
+    static const int32_t order[SEQ] = {8, 0, 7, 1, 6, 2, 5, 3, 4};
+    for (int rank = 0; rank < RANKS; rank++) {
+        fixture f = {0};
+        assert_int_equal(standard_ops_init(&f.ops, NULL, NULL, 0, &f.err), WEFT_OK);
+        weft_graph_config config = {
+            .ops = &f.ops,
+            .dtype = WEFT_F64,
+            .mesh = {.n_axes = 2, .axis = {{.name = "cp", .size = 2}, {.name = "dp", .size = 2}}},
+            .sizes = {ROWS, SEQ, MICROS, 0},
+            .fields = of_pictures};
+        int buffer_of[N_PICTURE_INPUTS];
+        weft_buffer buffers[N_PICTURE_INPUTS];
+        assert_int_equal(weft_graph_create(&config, &f.g, &f.err), WEFT_OK);
+        weft_graph_dim(f.g, "high", HIGH, 1);
+        weft_graph_dim(f.g, "wide", WIDE, 1);
+        assert_int_equal(weft_graph_size(f.g, "wide"), WIDE);
+        assert_int_equal(weft_graph_size(f.g, "nobody"), 0);
+        weft_set_seq_order(f.g, order, SEQ);
+        weft_add_rule(f.g, WEFT_RULE_INPUT, NULL, "seq", "cp");
+        weft_add_rule(f.g, WEFT_RULE_INPUT, NULL, "batch", "dp");
+        f.l = (weft_lowered){.graph = f.g, .buffers = buffers, .buffer_of = buffer_of};
+        for (int i = 0; i < N_PICTURE_INPUTS; i++)
+            assert_non_null(weft_add_input(f.g, picture_inputs[i]));
+        assert_int_equal(weft_graph_place(f.g), WEFT_OK);
+        weft_mesh_coord(&config.mesh, rank, f.l.coord);
+        for (int i = 0; i < N_PICTURE_INPUTS; i++) {
+            const weft_value *v = weft_add_input(f.g, picture_inputs[i]);
+            const bool step =
+                strncmp(v->name, "step_", 5) == 0 || strncmp(v->name, "index", 5) == 0;
+            int64_t *bytes = step ? &f.l.step_input_bytes : &f.l.input_bytes;
+            buffer_of[v->id] = i;
+            buffers[i] = (weft_buffer){.base = step ? WEFT_BASE_STEP_INPUT : WEFT_BASE_INPUT,
+                                       .offset = *bytes};
+            *bytes += (weft_nominal_bytes(f.g, v) + 7) / 8 * 8;
+        }
+        f.plan = (weft_plan){.device = &device, .lowered = {&f.l}};
+        f.run.plan = &f.plan;
+        assert_int_equal(weft_batch_create(&f.run, WEFT_MODE_TRAIN, MICROS, &f.batch, &f.err),
+                         WEFT_OK);
+        weft_sample s;
+        assert_int_equal(weft_sample_init(&s, f.g, &f.err), WEFT_OK);
+        assert_null(s.ids);
+        assert_null(s.labels); /* which are no sequence */
+        assert_null(s.field[3]);
+        for (int64_t number = 0; number < ROWS * MICROS; number++) {
+            for (int64_t k = 0; k < HIGH * SEQ * WIDE; k++)
+                ((float *)s.field[0])[k] =
+                    (float)picture(number, k / (SEQ * WIDE), k / WIDE % SEQ, k % WIDE);
+            for (int64_t k = 0; k < WIDE; k++)
+                ((uint16_t *)s.field[1])[k] = weft_f32_to_bf16((float)(number + k));
+            *(int32_t *)s.field[2] = (int32_t)(number % 4) - 1;
+            s.number = (int32_t)number;
+            if (weft_owns_row(&f.l, number / ROWS, number % ROWS))
+                weft_fill_inputs(f.batch, number / ROWS, number % ROWS, &s);
+        }
+        weft_fill_step(f.batch, 1);
+        for (int i = 0; i < N_PICTURE_INPUTS; i++)
+            for (int64_t micro = 0; micro < MICROS; micro++)
+                check_input(&f, picture_inputs[i], micro, order);
+        for (int64_t row = 0; row < ROWS; row++)
+            weft_fill_inputs(f.batch, 1, row, NULL);
+        weft_tensor t;
+        const double *is = weft_batch_input(f.batch, 1, "picture", &t);
+        for (int64_t i = 0; i < weft_tensor_count(&t); i++)
+            assert_true(is[i] == -7);
+        weft_sample_release(&s);
+        end(&f);
+    }
+}
+
+/* Each is an error that names it. */
+static void fields_that_are_none(void **state)
+{
+    (void)state;
+    static const weft_field wrong[] = {{.name = "flat", .shape = "wide batch", .dtype = WEFT_F32},
+                                       {.name = "batched", .shape = "batches", .dtype = WEFT_F32},
+                                       {.name = "lost", .shape = "batch nobody", .dtype = WEFT_F32},
+                                       {.name = NULL}};
+    for (int i = 0; wrong[i].name; i++) {
+        fixture f = {0};
+        assert_int_equal(standard_ops_init(&f.ops, NULL, NULL, 0, &f.err), WEFT_OK);
+        weft_graph_config config = {
+            .ops = &f.ops, .dtype = WEFT_F32, .sizes = {ROWS, SEQ, MICROS, 0}, .fields = wrong};
+        assert_int_equal(weft_graph_create(&config, &f.g, &f.err), WEFT_OK);
+        weft_graph_dim(f.g, "wide", WIDE, 1);
+        assert_null(weft_add_input(f.g, wrong[i].name));
+        assert_non_null(strstr(weft_error_text(weft_graph_error(f.g)), wrong[i].name));
+        end(&f);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(labels_further_on),
         cmocka_unit_test(wrong_names),
+        cmocka_unit_test(fields_of_any_shape),
+        cmocka_unit_test(fields_that_are_none),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
