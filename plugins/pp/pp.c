@@ -35,7 +35,7 @@ static const weft_param params[] = {
      .unit = "micro-batches",
      .choices = automatic,
      .help = "With schedule = auto: how many a rank may hold at once, between their forward and "
-             "the last that is read of them; auto: as many as 1f1b has, which is `degree`."},
+             "the last that is read of them; auto: one more than 1f1b has, which are `degree`."},
     {.name = "times",
      .type = WEFT_PARAM_STRING,
      .value = "",
