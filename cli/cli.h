@@ -36,6 +36,10 @@ bool weft_command_is(const char *word);
 const char *weft_command_plugin(const char *command);
 /* Runs it: argv[0] is its name. */
 int weft_command_run(int argc, char **argv);
+/* For a weft_finder, whose self is the weft_search. */
+struct weft_plugin;
+weft_status weft_cli_find_plugin(void *search, const char *name, const struct weft_plugin **out,
+                                 weft_error *err);
 /* A line for each command of weft's own plugins that are there, and of plugins in the user's
  * folders. */
 void weft_command_list(weft_text *text);

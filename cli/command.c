@@ -148,9 +148,20 @@ static weft_status open_command(weft_search *search, const char *name, weft_modu
                      plugin, name, plugin);
 }
 
-static weft_status run(const weft_module *module, const weft_command *command, int argc,
-                       char **argv, weft_error *err)
+weft_status weft_cli_find_plugin(void *search, const char *name, const weft_plugin **out,
+                                 weft_error *err)
 {
+    weft_module module;
+    weft_status s = weft_module_open(search, name, WEFT_NOWHERE, &module, err);
+    s = s ? s : weft_search_check_mapped(search, err);
+    *out = s ? NULL : module.plugin;
+    return s;
+}
+
+static weft_status run(weft_search *search, const weft_module *module, const weft_command *command,
+                       int argc, char **argv, weft_error *err)
+{
+    const weft_finder plugins = {search, weft_cli_find_plugin};
     const weft_processors processors = weft_cli_processors();
     weft_cli_log sink;
     weft_log log = weft_cli_log_init(&sink, WEFT_LOG_INFO);
@@ -163,7 +174,8 @@ static weft_status run(const weft_module *module, const weft_command *command, i
                               .cache_dir = cache_dir,
                               .threads = weft_processors_share(&processors, 1, 1, 1),
                               .terminal = weft_cli_terminal(),
-                              .write = write_out};
+                              .write = write_out,
+                              .plugins = &plugins};
     if (!s) {
         const weft_entry entry = weft_enter(module->plugin->name, "command", module->where, err);
         s = weft_leave(&entry, command->run(&host, argc, argv, err));
@@ -188,7 +200,7 @@ int weft_command_run(int argc, char **argv)
     if (!s && asks_for_help(argc, argv))
         weft_text_add(&text, command->usage);
     else if (!s)
-        s = run(&module, command, argc, argv, &err);
+        s = run(search, &module, command, argc, argv, &err);
     /* What was written before a failure stands: flushed in any case, and a failure to flush is one
      * of the command. */
     int unwritten = ferror(stdout) ? 0 : weft_cli_print(&text);

@@ -175,6 +175,7 @@ weftinclude_HEADERS = \
 	include/weft/execute.h \
 	include/weft/files.h \
 	include/weft/graph.h \
+	include/weft/hf.h \
 	include/weft/mesh.h \
 	include/weft/marks.h \
 	include/weft/op.h \

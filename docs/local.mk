@@ -16,6 +16,7 @@ nobase_dist_doc_DATA += \
 	docs/pipelines.md \
 	docs/plan.md \
 	docs/tokenizers.md \
+	docs/verified.md \
 	docs/vetting.md \
 	docs/where.md \
 	docs/writing-plugins.md

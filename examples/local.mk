@@ -58,6 +58,9 @@ nobase_dist_doc_DATA += \
 	examples/lora/Makefile \
 	examples/lora/README.md \
 	examples/lora/lora.c \
+	examples/mistral/Makefile \
+	examples/mistral/README.md \
+	examples/mistral/mistral.c \
 	examples/mtp/Makefile \
 	examples/mtp/README.md \
 	examples/mtp/mtp.c \

@@ -91,6 +91,8 @@ fuzz_drivers = \
 	tests/fuzz/fuzz_vetted
 check_PROGRAMS += $(fuzz_drivers)
 FUZZ_LIBS = tests/fuzz/libfuzz.la lib/libinner.la $(JANSSON_LIBS) $(LTDL_LIBS) $(LIBM)
+tests_fuzz_fuzz_config_SOURCES = tests/fuzz/fuzz_config.c plugins/gpt2/gpt2.c \
+	plugins/llama3/llama3.c plugins/mixtral/mixtral.c plugins/qwen3/qwen3.c
 tests_fuzz_fuzz_config_CPPFLAGS = $(AM_CPPFLAGS) $(JANSSON_CFLAGS)
 tests_fuzz_fuzz_config_LDADD = tests/fuzz/libfuzz.la plugins/hf/libhf.la $(FUZZ_LIBS)
 tests_fuzz_fuzz_graph_LDADD = tests/lib/libgraphtext.la tests/lib/libstandard.la $(FUZZ_LIBS)

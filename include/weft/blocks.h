@@ -11,6 +11,7 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <weft/hf.h>
 #include <weft/marks.h>
 #include <weft/plugin.h>
 #include <weft/service.h>
@@ -66,6 +67,50 @@ typedef struct weft_decoder_sizes {
 #define WEFT_DECODER_TIED(self_, value_, help_)                                                    \
     {                                                                                              \
         .name = "tied", WEFT_BOOL(self_, d.tied), .value = value_, .help = help_                   \
+    }
+
+/* ---- how they lie in Hugging Face's folders: rows for <weft/hf.h> ---- */
+
+#define WEFT_DECODER_HF_EMBEDDING                                                                  \
+    {                                                                                              \
+        "model.embed_tokens.weight", .shape = "vocab_size dim"                                     \
+    }
+#define WEFT_DECODER_HF_ATTENTION                                                                  \
+    {"model.layers.{l}.input_layernorm.weight", .shape = "dim"},                                   \
+        {"model.layers.{l}.self_attn.q_proj.weight", .shape = "n_heads*head_dim dim"},             \
+        {"model.layers.{l}.self_attn.k_proj.weight", .shape = "n_kv_heads*head_dim dim"},          \
+        {"model.layers.{l}.self_attn.v_proj.weight", .shape = "n_kv_heads*head_dim dim"},          \
+        {"model.layers.{l}.self_attn.o_proj.weight", .shape = "dim n_heads*head_dim"},             \
+    {                                                                                              \
+        "model.layers.{l}.post_attention_layernorm.weight", .shape = "dim"                         \
+    }
+#define WEFT_DECODER_HF_SWIGLU                                                                     \
+    {"model.layers.{l}.mlp.gate_proj.weight", .shape = "ffn_dim dim"},                             \
+        {"model.layers.{l}.mlp.up_proj.weight", .shape = "ffn_dim dim"},                           \
+    {                                                                                              \
+        "model.layers.{l}.mlp.down_proj.weight", .shape = "dim ffn_dim"                            \
+    }
+#define WEFT_DECODER_HF_HEAD                                                                       \
+    {"model.norm.weight", .shape = "dim"}, {"lm_head.weight", "vocab_size dim", .unless = "tied"}, \
+        {.file = "lm_head.weight", .when = "tied"},                                                \
+    {                                                                                              \
+        .file = "*.rotary_emb.inv_freq"                                                            \
+    }
+/* What Transformers takes where config.json leaves a key out. */
+#define WEFT_DECODER_HF_KEYS(kv_heads_, head_dim_, context_, eps_)                                 \
+    {"hidden_size", .key = "dim"}, {"num_hidden_layers", .key = "n_layers"},                       \
+        {"num_attention_heads", .key = "n_heads"},                                                 \
+        {"num_key_value_heads", "n_kv_heads", .standard = kv_heads_,                               \
+         .divides = "num_attention_heads"},                                                        \
+        {"head_dim", "head_dim", .standard = head_dim_, .multiple = 2,                             \
+         .why = "rotary positions need an even width"},                                            \
+        {"vocab_size", .key = "vocab_size"},                                                       \
+        {"max_position_embeddings", .standard = context_, .context = true},                        \
+        {"rms_norm_eps", "norm_eps", .standard = eps_},                                            \
+        {"tie_word_embeddings", "tied", .standard = "false"},                                      \
+        {"hidden_act", .is = "silu", .also = "swish"},                                             \
+    {                                                                                              \
+        "initializer_range", .written = "0.02"                                                     \
     }
 
 /* What must hold between them. standard: head_dim is dim / n_heads. */

@@ -10,6 +10,7 @@
 
 #include <weft/base.h>
 #include <weft/graph.h>
+#include <weft/hf.h>
 #include <weft/mesh.h>
 #include <weft/op.h>
 #include <weft/params.h>
@@ -229,6 +230,7 @@ typedef struct weft_command_host {
     /* Writes to standard output; fails if nobody reads. */
     weft_status (*write)(const struct weft_command_host *host, const void *data, size_t n,
                          weft_error *err);
+    const weft_finder *plugins; /* the others */
 } weft_command_host;
 
 /* `weft NAME ...`: work on files that needs no run, no INI and no mesh. The plugin is found and
@@ -451,7 +453,8 @@ typedef struct weft_plugin {
      5 * WEFT_SIZES(weft_weights, weft_model_format, weft_schedule) +                              \
      7 * WEFT_SIZES(weft_run_view, weft_host, weft_command) +                                      \
      11 * WEFT_SIZES(weft_value, weft_node, weft_state_view) +                                     \
-     13 * WEFT_SIZES(weft_call, weft_tensor, weft_layout))
+     13 * WEFT_SIZES(weft_call, weft_tensor, weft_layout) +                                        \
+     17 * WEFT_SIZES(weft_hf_tensor, weft_hf_key, weft_hf_form))
 
 /* The descriptor's head, for a plugin's one exported symbol:
  *     WEFT_PLUGIN(fsdp) = { WEFT_PLUGIN_HEAD, .name = "fsdp", .version = WEFT_VERSION, ... };

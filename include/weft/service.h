@@ -415,6 +415,16 @@ typedef struct weft_weights {
 
 /* ---- format: folders of other programs that hold a model ---- */
 
+struct weft_plugin;
+
+/* For who has no run: plugins are found and opened as a run's are, and never created, to be asked
+ * what their tables say. */
+typedef struct weft_finder {
+    void *self;
+    weft_status (*find)(void *self, const char *name, const struct weft_plugin **out,
+                        weft_error *err);
+} weft_finder;
+
 /* capability "format". Functions need no instance: self is unused, and the table may be called
  * where the plugin was only opened. */
 typedef struct weft_model_format {
@@ -422,7 +432,8 @@ typedef struct weft_model_format {
     bool (*is)(const char *folder);
     /* Appends an INI's text: [weft] plugins that make the model and load its weights, the model's
      * section, and what else follows from the folder. */
-    weft_status (*settings)(const char *folder, weft_text *ini, weft_error *err);
+    weft_status (*settings)(const char *folder, const weft_finder *plugins, weft_text *ini,
+                            weft_error *err);
 } weft_model_format;
 
 #ifdef __cplusplus

@@ -8,6 +8,7 @@
 #include <weft/execute.h>
 #include <weft/files.h>
 #include <weft/graph.h>
+#include <weft/hf.h>
 #include <weft/marks.h>
 #include <weft/mesh.h>
 #include <weft/op.h>

@@ -201,9 +201,69 @@ static void build(void *self, weft_graph *g)
                           : weft_add_parameter(g, "lm_head.weight", "vocab embed", normal(0.02)));
 }
 
+/* ---- Hugging Face: matrices are [in, out], and q, k, v lie in one ---- */
+
+#define HF "transformer.h.{l}."
+#define HF_QKV(letter, index)                                                                      \
+    {                                                                                              \
+        HF "attn." letter "_proj.weight", "dim dim", .file = HF "attn.c_attn.weight",              \
+                                                     .turned = true, .part = index, .parts = 3     \
+    }
+#define HF_QKV_BIAS(letter, index)                                                                 \
+    {                                                                                              \
+        HF "attn." letter "_proj.bias", "dim", .file = HF "attn.c_attn.bias", .part = index,       \
+                                               .parts = 3                                          \
+    }
+static const weft_hf_tensor hf_tensors[] = {{"transformer.wte.weight", .shape = "vocab_size dim"},
+                                            {"transformer.wpe.weight", .shape = "n_positions dim"},
+                                            {HF "ln_1.weight", .shape = "dim"},
+                                            {HF "ln_1.bias", .shape = "dim"},
+                                            HF_QKV("q", 0),
+                                            HF_QKV("k", 1),
+                                            HF_QKV("v", 2),
+                                            HF_QKV_BIAS("q", 0),
+                                            HF_QKV_BIAS("k", 1),
+                                            HF_QKV_BIAS("v", 2),
+                                            {HF "attn.c_proj.weight", "dim dim", .turned = true},
+                                            {HF "attn.c_proj.bias", .shape = "dim"},
+                                            {HF "ln_2.weight", .shape = "dim"},
+                                            {HF "ln_2.bias", .shape = "dim"},
+                                            {HF "mlp.c_fc.weight", "ffn_dim dim", .turned = true},
+                                            {HF "mlp.c_fc.bias", .shape = "ffn_dim"},
+                                            {HF "mlp.c_proj.weight", "dim ffn_dim", .turned = true},
+                                            {HF "mlp.c_proj.bias", .shape = "dim"},
+                                            {"transformer.ln_f.weight", .shape = "dim"},
+                                            {"transformer.ln_f.bias", .shape = "dim"},
+                                            {"lm_head.weight", "vocab_size dim", .unless = "tied"},
+                                            {.file = "lm_head.weight", .when = "tied"},
+                                            {.file = HF "attn.bias"}, /* masks */
+                                            {.file = HF "attn.masked_bias"},
+                                            {0}};
+static const weft_hf_key hf_keys[] = {
+    {"n_embd", "dim", .standard = "768"},
+    {"n_layer", "n_layers", .standard = "12"},
+    {"n_head", "n_heads", .standard = "12", .divides = "n_embd"},
+    {"n_inner", "ffn_dim", .standard = "4*n_embd"},
+    {"vocab_size", "vocab_size", .standard = "50257"},
+    {"n_positions", "n_positions", .standard = "1024", .context = true},
+    {"layer_norm_epsilon", "norm_eps", .standard = "1e-5"},
+    {"tie_word_embeddings", "tied", .standard = "true"},
+    {"activation_function", .is = "gelu_new", .also = "gelu_pytorch_tanh"}, /* the tanh form */
+    {"scale_attn_weights", .written = "true"},
+    {0}};
+static const weft_hf_form hf_form = {.type = "gpt2",
+                                     .architecture = "GPT2LMHeadModel",
+                                     .prefix = "transformer.",
+                                     .layers = "n_layers",
+                                     .tensors = hf_tensors,
+                                     .keys = hf_keys};
+static const weft_hf_form *const hf_forms[] = {&hf_form, NULL};
+static const weft_hf_model hf = {sizeof hf, "gpt2", params, hf_forms};
+
 static const char *const gives[] = {"model", NULL};
 static const weft_contribution contributions[] = {
     {.kind = WEFT_PASS, .stage = WEFT_STAGE_GRAPH, .graph = build, .gives = gives},
+    {.kind = WEFT_SERVICE, .service = "hf_model", .table = &hf},
     {.kind = WEFT_END}};
 
 WEFT_PLUGIN(gpt2) = {

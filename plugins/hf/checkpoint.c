@@ -124,25 +124,46 @@ static weft_status open_tensors(hf_checkpoint *c, weft_error *err)
 
 /* ---- the model ---- */
 
+static weft_status differs(const hf_checkpoint *c, const hf_tensor *want, const weft_stored *t,
+                           weft_error *err)
+{
+    weft_text text = {0};
+    weft_text_print(&text, "tensor '%s' is ", want->name);
+    if (t)
+        hf_print_shape(&text, t->size, t->n_dims);
+    else
+        weft_text_add(&text, "missing");
+    weft_text_add(&text, "; the settings say ");
+    hf_print_shape(&text, want->size, want->n_dims);
+    weft_status s =
+        weft_fail(err, WEFT_ERR_INPUT, ((weft_where){c->path, 0}), "%s, with the plugin %s ([%s])",
+                  weft_text_get(&text), c->model.table->plugin, want->row->shape);
+    weft_text_release(&text);
+    return s;
+}
+
+static bool has_shape(const weft_stored *t, const hf_tensor *want)
+{
+    bool fits = t && t->n_dims == want->n_dims;
+    for (int d = 0; d < want->n_dims && fits; d++)
+        fits = t->size[d] == want->size[d];
+    return fits;
+}
+
 static weft_status compare(hf_checkpoint *c, hf_extra extra, weft_error *err)
 {
-    const weft_where at = {c->path, 0};
     weft_status s = WEFT_OK;
     int wrong = 0, found = 0;
     for (int i = 0; i < c->map.n; i++) {
         const hf_tensor *want = &c->map.list[i];
         const weft_stored *t = weft_folder_find(c->folder, want->name);
-        bool fits = t && t->n_dims == want->n_dims && t->size[0] == want->size[0] &&
-                    (t->n_dims < 2 || t->size[1] == want->size[1]);
         found += t != NULL;
-        if (!fits && wrong++ < MOST_NAMED)
-            s = weft_fail(err, WEFT_ERR_INPUT, at,
-                          t ? "tensor '%s' is not of the shape that the settings say"
-                            : "tensor '%s' is missing",
-                          want->name);
+        if (!has_shape(t, want) && wrong++ < MOST_NAMED)
+            s = differs(c, want, t, err);
     }
     if (wrong > MOST_NAMED)
-        weft_fail(err, WEFT_ERR_INPUT, at, "%d more tensors are wrong", wrong - MOST_NAMED);
+        weft_fail(err, WEFT_ERR_INPUT, ((weft_where){c->path, 0}), "%d more tensors are wrong",
+                  wrong - MOST_NAMED);
     for (int i = 0; found < weft_folder_count(c->folder) && i < weft_folder_count(c->folder); i++) {
         const weft_stored *t = weft_folder_get(c->folder, i);
         weft_status one =
@@ -153,9 +174,18 @@ static weft_status compare(hf_checkpoint *c, hf_extra extra, weft_error *err)
     return s ? s : extras;
 }
 
+/* Does the length of texts follow from a key of the model's? */
+static bool knows_context(const hf_model *m)
+{
+    const weft_hf_key *k = m->form->keys;
+    while (k->name && !(k->context && k->key))
+        k++;
+    return k->name != NULL;
+}
+
 /* What training does not change, and settings do not say: from an import's own words, else from the
  * folder that the run began from. */
-static void recall(hf_checkpoint *c)
+static void recall(hf_checkpoint *c, const hf_tables *tables)
 {
     const json_t *said = json_object_get(c->manifest, "hf");
     const char *began = json_string_value(
@@ -166,32 +196,31 @@ static void recall(hf_checkpoint *c)
         m.bos = json_integer_value(json_object_get(said, "bos"));
         m.eos = json_integer_value(json_object_get(said, "eos"));
         m.context = json_integer_value(json_object_get(said, "context"));
-    } else if (began && *began && hf_config_read(began, &m, &err) != WEFT_OK) {
+    } else if (began && *began && hf_config_read(began, tables, &m, &err) != WEFT_OK) {
         m.context = 0;
     }
     if (m.context > 0) {
         c->model.bos = m.bos;
         c->model.eos = m.eos;
-        if (c->model.family == HF_LLAMA)
+        if (!knows_context(&c->model))
             c->model.context = m.context;
     }
     hf_model_release(&m);
     weft_error_release(&err);
 }
 
-weft_status hf_checkpoint_open(hf_checkpoint *c, const char *path, hf_extra extra, weft_error *err)
+weft_status hf_checkpoint_open(hf_checkpoint *c, const char *path, const hf_tables *tables,
+                               hf_extra extra, weft_error *err)
 {
     *c = (hf_checkpoint){0};
     weft_status s = resolve(path, &c->path, err);
     s = s ? s : read_manifest(c, err);
     s = s ? s : open_tensors(c, err);
-    s = s ? s
-          : hf_settings_read(json_object_get(c->manifest, "settings"), c->folder, c->path,
-                             &c->model, err);
+    s = s ? s : hf_settings_read(c->manifest, tables, c->folder, c->path, &c->model, err);
     s = s ? s : hf_map_create(&c->model, &c->map, err);
     s = s ? s : compare(c, extra, err);
     if (!s) {
-        recall(c);
+        recall(c, tables);
         s = hf_tokens_find(c, err);
     }
     return s;
@@ -232,7 +261,7 @@ weft_status hf_manifest_file(json_t *files, const char *name, const weft_sums *s
 weft_status hf_manifest_write(const char *folder, const hf_model *m, json_t *files, weft_error *err)
 {
     static const char none[] = "0000000000000000";
-    const char *plugin = hf_family_plugin(m->family);
+    const char *plugin = m->table->plugin;
     json_t *settings = hf_settings_json(m);
     json_t *root =
         json_pack("{s:s, s:s, s:i, s:i, s:i, s:i, s:i, s:i, s:s, s:s, s:s, s:[], s:[{s:s, s:s}], "

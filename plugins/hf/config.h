@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Reading a JSON object of which every key may be wrong: each complaint is noted, and what is
  * returned then is good enough to go on with. */
-#ifndef WEFT_HF_CONFIG_H
-#define WEFT_HF_CONFIG_H
+#ifndef HF_CONFIG_H
+#define HF_CONFIG_H
 
 #include "hf.h"
 
@@ -20,19 +20,23 @@ void hf_complain(hf_reader *r, const char *format, ...) WEFT_PRINTF(2, 3);
 const char *hf_json_type(const json_t *x);
 /* NULL: not there, or null, which is the same. */
 json_t *hf_get(const hf_reader *r, const char *key);
-/* standard below least: the key is required. */
-int64_t hf_get_int(hf_reader *r, const char *key, int64_t least, int64_t standard);
-/* standard NAN: the key is required. */
-double hf_get_real(hf_reader *r, const char *key, double least, double most, double standard);
+/* standard NAN: the key is required. whole: no fraction. */
+double hf_get_number(hf_reader *r, const char *key, double least, double most, bool whole,
+                     double standard);
 bool hf_get_bool(hf_reader *r, const char *key, bool standard);
 /* Some models end with one of several ids: the first is taken. -1: none. */
 int64_t hf_get_id(const hf_reader *r, const char *key);
-/* A key that may be left out, but has one value that weft knows: a number (or yes, no as 1, 0); one
- * of several words. */
+/* A key that may be left out, but has one number that weft knows (yes, no as 1, 0). */
 void hf_must_be(hf_reader *r, const char *key, double value);
-void hf_must_be_word(hf_reader *r, const char *key, const char *const *words);
 
-/* ---- keys of config.json (config_keys.c) ---- */
+/* ---- a model's keys (config_form.c) ---- */
+
+/* The keys of an object, as the table says, into the model. */
+void hf_read_keys(hf_reader *r, const weft_hf_key *keys, hf_model *m);
+/* Rotary positions, in both spellings. */
+void hf_read_rotary(hf_reader *r, hf_model *m);
+
+/* ---- all other keys (config_keys.c) ---- */
 
 /* Complains of every switch that makes another model of the same shapes, and notes in m what is not
  * known. */

@@ -40,28 +40,12 @@ static const char *const switched_on[] = {
 /* Read here, or without effect on the numbers of a forward pass. */
 static const char *const harmless[] = {"architectures",
                                        "model_type",
-                                       "hidden_size",
-                                       "num_hidden_layers",
-                                       "num_attention_heads",
-                                       "num_key_value_heads",
-                                       "head_dim",
-                                       "intermediate_size",
                                        "vocab_size",
-                                       "max_position_embeddings",
-                                       "rms_norm_eps",
                                        "rope_theta",
                                        "rope_scaling",
                                        "rope_parameters",
                                        "tie_word_embeddings",
-                                       "hidden_act",
-                                       "n_embd",
-                                       "n_layer",
-                                       "n_head",
-                                       "n_inner",
-                                       "n_positions",
                                        "n_ctx",
-                                       "layer_norm_epsilon",
-                                       "activation_function",
                                        "bos_token_id",
                                        "eos_token_id",
                                        "pad_token_id",
@@ -97,6 +81,10 @@ static const char *const harmless[] = {"architectures",
                                        "transformers.js_config",
                                        "is_llama_config",
                                        "unsloth_version",
+                                       "output_router_logits",
+                                       "router_aux_loss_coef",
+                                       "router_jitter_noise",
+                                       "max_window_layers",
                                        "max_sequence_length",
                                        NULL};
 
@@ -115,14 +103,28 @@ static bool is_off(const json_t *x)
            (json_is_array(x) && !json_array_size(x)) || (json_is_object(x) && !json_object_size(x));
 }
 
-static void must_be_off(hf_reader *r, const char *const *keys)
+/* Rows that only write a key leave it to the lists above. */
+static bool is_of(const weft_hf_key *keys, const char *name, bool reads)
+{
+    for (; keys->name; keys++)
+        if (strcmp(keys->name, name) == 0 || (keys->old && strcmp(keys->old, name) == 0))
+            return keys->key || keys->is || keys->context || !reads;
+    return false;
+}
+
+static void must_be_off(hf_reader *r, const hf_model *m, const char *const *keys)
 {
     for (; *keys; keys++) {
-        char *text =
-            is_off(json_object_get(r->object, *keys))
-                ? NULL
-                : json_dumps(json_object_get(r->object, *keys), JSON_ENCODE_ANY | JSON_COMPACT);
-        if (text)
+        const json_t *value = json_object_get(r->object, *keys);
+        char *text = is_off(value) || is_of(m->form->keys, *keys, true)
+                         ? NULL
+                         : json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT);
+        if (text && strcmp(*keys, "quantization_config") == 0)
+            hf_complain(r,
+                        "'%s' is %.60s: its tensors are not numbers as they stand; convert it to "
+                        "bf16 first",
+                        *keys, text);
+        else if (text)
             hf_complain(
                 r, "'%s' is %.60s; weft's models do not have it, so the numbers would be others",
                 *keys, text);
@@ -148,17 +150,18 @@ static void note_unknown(hf_reader *r, hf_model *m)
     const char *key;
     json_t *value;
     json_object_foreach(r->object, key, value)
-        if (!is_among(harmless, key) && !is_among(switched_off, key) &&
-            !is_among(switched_on, key) && !is_off(value))
+        if (!is_of(m->form->keys, key, false) && !is_among(harmless, key) &&
+            !is_among(switched_off, key) && !is_among(switched_on, key) && !is_off(value))
             weft_text_print(&m->notes,
                             "config.json has '%s', which weft does not know and leaves out\n", key);
 }
 
 void hf_check_keys(hf_reader *r, hf_model *m)
 {
-    must_be_off(r, switched_off);
+    must_be_off(r, m, switched_off);
     for (int i = 0; switched_on[i]; i++)
-        hf_must_be(r, switched_on[i], 1);
+        if (!is_of(m->form->keys, switched_on[i], true))
+            hf_must_be(r, switched_on[i], 1);
     check_layer_types(r);
     note_unknown(r, m);
 }

@@ -27,38 +27,24 @@ json_t *hf_get(const hf_reader *r, const char *key)
     return json_is_null(x) ? NULL : x;
 }
 
-int64_t hf_get_int(hf_reader *r, const char *key, int64_t least, int64_t standard)
-{
-    const json_t *x = hf_get(r, key);
-    if (!x && standard < least)
-        hf_complain(r, "'%s' is missing", key);
-    if (!x)
-        return standard;
-    if (!json_is_integer(x)) {
-        hf_complain(r, "'%s' is %s; expected a whole number", key, hf_json_type(x));
-        return least;
-    }
-    if (json_integer_value(x) < least || json_integer_value(x) > 1 << 24)
-        hf_complain(r, "'%s' is %lld; expected %lld to %d", key, (long long)json_integer_value(x),
-                    (long long)least, 1 << 24);
-    return json_integer_value(x);
-}
-
-double hf_get_real(hf_reader *r, const char *key, double least, double most, double standard)
+double hf_get_number(hf_reader *r, const char *key, double least, double most, bool whole,
+                     double standard)
 {
     const json_t *x = hf_get(r, key);
     if (!x && isnan(standard))
         hf_complain(r, "'%s' is missing", key);
     if (!x)
-        return standard;
-    if (!json_is_number(x)) {
-        hf_complain(r, "'%s' is %s; expected a number", key, hf_json_type(x));
+        return isnan(standard) ? least : standard;
+    if (!(whole ? json_is_integer(x) : json_is_number(x))) {
+        hf_complain(r, "'%s' is %s; expected a %snumber", key, hf_json_type(x),
+                    whole ? "whole " : "");
         return least;
     }
     double value = json_number_value(x);
-    if (!(value >= least && value <= most))
-        hf_complain(r, "'%s' is %g; expected %g to %g", key, value, least, most);
-    return value;
+    if (value >= least && value <= most)
+        return value;
+    hf_complain(r, "'%s' is %.10g; expected %.10g to %.10g", key, value, least, most);
+    return least;
 }
 
 bool hf_get_bool(hf_reader *r, const char *key, bool standard)
@@ -84,17 +70,4 @@ void hf_must_be(hf_reader *r, const char *key, double value)
                                           : json_is_number(x) && json_number_value(x) == value);
     if (!same)
         hf_complain(r, "'%s' must be %g; weft's models know nothing else", key, value);
-}
-
-void hf_must_be_word(hf_reader *r, const char *key, const char *const *words)
-{
-    const json_t *x = hf_get(r, key);
-    if (!x)
-        return;
-    for (int i = 0; words[i]; i++)
-        if (json_is_string(x) && strcmp(json_string_value(x), words[i]) == 0)
-            return;
-    hf_complain(r, "'%s' is %s%s%s; weft has %s alone", key, json_is_string(x) ? "'" : "",
-                json_is_string(x) ? json_string_value(x) : hf_json_type(x),
-                json_is_string(x) ? "'" : "", words[0]);
 }

@@ -4,56 +4,65 @@
 #include "hf.h"
 
 #include <stdlib.h>
+#include <string.h>
 #include <weft/files.h>
 
-/* A number such as Python would read as a float. */
-static json_t *real(double x)
+json_t *hf_json_of(const char *text)
 {
-    return json_real(x);
+    json_t *value = json_loads(text, JSON_DECODE_ANY, NULL);
+    return value ? value : json_string(text);
 }
 
-static json_t *rope_scaling(const hf_model *m)
+static json_t *value_of(const weft_hf_key *k, const hf_model *m)
 {
-    return json_pack("{s:s, s:o, s:o, s:o, s:I}", "rope_type", "llama3", "factor", real(m->factor),
-                     "low_freq_factor", real(m->low), "high_freq_factor", real(m->high),
-                     "original_max_position_embeddings", (json_int_t)m->original);
+    double x = 0;
+    const hf_value *v = k->key ? hf_model_find(m, k->key) : NULL;
+    if (!v)
+        return k->is || k->written ? hf_json_of(k->is ? k->is : k->written)
+                                   : json_integer((json_int_t)m->context);
+    if (!hf_value_number(v, &x))
+        return json_string(v->text);
+    return v->param->type == WEFT_PARAM_INT || k->whole ? json_integer((json_int_t)x)
+           : v->param->type == WEFT_PARAM_REAL          ? json_real(x)
+                                                        : json_boolean(x != 0);
 }
 
-static json_t *rope_parameters(const hf_model *m)
+/* Of the object `root`; false: out of memory. */
+static bool add_keys(json_t *root, const weft_hf_key *keys, const hf_model *m)
 {
-    json_t *rope = m->scaling ? rope_scaling(m) : json_pack("{s:s}", "rope_type", "default");
-    if (rope && json_object_set_new(rope, "rope_theta", real(m->theta)) != 0) {
-        json_decref(rope);
-        return NULL;
+    bool ok = root != NULL;
+    for (const weft_hf_key *k = keys; k->name; k++) {
+        ok = json_object_set_new(root, k->name, value_of(k, m)) == 0 && ok;
+        if (k->old)
+            ok = json_object_set_new(root, k->old, value_of(k, m)) == 0 && ok;
     }
-    return rope;
+    return ok;
 }
 
-static json_t *llama_config(const hf_model *m)
+static const weft_hf_rope_type *type_of(const hf_model *m)
 {
-    json_t *scaling = m->scaling ? rope_scaling(m) : json_null();
-    return json_pack("{s:[s], s:s, s:b, s:b, s:I, s:s, s:I, s:f, s:I, s:I, s:I, s:I, s:I, s:f, "
-                     "s:o, s:f, s:o, s:b, s:I}",
-                     "architectures", "LlamaForCausalLM", "model_type", "llama", "attention_bias",
-                     0, "mlp_bias", 0, "head_dim", (json_int_t)m->head_dim, "hidden_act", "silu",
-                     "hidden_size", (json_int_t)m->dim, "initializer_range", 0.02,
-                     "intermediate_size", (json_int_t)m->ffn, "max_position_embeddings",
-                     (json_int_t)m->context, "num_attention_heads", (json_int_t)m->heads,
-                     "num_hidden_layers", (json_int_t)m->layers, "num_key_value_heads",
-                     (json_int_t)m->kv_heads, "rms_norm_eps", m->eps, "rope_parameters",
-                     rope_parameters(m), "rope_theta", m->theta, "rope_scaling", scaling,
-                     "tie_word_embeddings", m->tied, "vocab_size", (json_int_t)m->vocab);
+    const weft_hf_rope_type *t = m->form->rope->types;
+    for (; t && t->type; t++) {
+        const hf_value *v = hf_model_find(m, t->key);
+        if (strcmp(v->text, t->value) == 0 || (hf_says_yes(t->value) && hf_says_yes(v->text)))
+            return t;
+    }
+    return NULL;
 }
 
-static json_t *gpt2_config(const hf_model *m)
+static bool add_rope(json_t *root, const hf_model *m)
 {
-    return json_pack("{s:[s], s:s, s:s, s:f, s:I, s:I, s:I, s:I, s:I, s:b, s:b, s:I}",
-                     "architectures", "GPT2LMHeadModel", "model_type", "gpt2",
-                     "activation_function", "gelu_new", "layer_norm_epsilon", m->eps, "n_embd",
-                     (json_int_t)m->dim, "n_head", (json_int_t)m->heads, "n_inner",
-                     (json_int_t)m->ffn, "n_layer", (json_int_t)m->layers, "n_positions",
-                     (json_int_t)m->context, "scale_attn_weights", 1, "tie_word_embeddings",
-                     m->tied, "vocab_size", (json_int_t)m->vocab);
+    double theta = 0;
+    const weft_hf_rope_type *t = type_of(m);
+    json_t *before = t ? json_object() : json_null();
+    bool ok = !t || (add_keys(before, t->keys, m) &&
+                     json_object_set_new(before, "rope_type", json_string(t->type)) == 0);
+    json_t *now = t ? json_copy(before) : json_pack("{s:s}", "rope_type", "default");
+    hf_value_number(hf_model_find(m, m->form->rope->theta), &theta);
+    ok = json_object_set_new(now, "rope_theta", json_real(theta)) == 0 && ok;
+    ok = json_object_set_new(root, "rope_parameters", now) == 0 && ok;
+    ok = json_object_set_new(root, "rope_scaling", before) == 0 && ok;
+    return json_object_set_new(root, "rope_theta", json_real(theta)) == 0 && ok;
 }
 
 static bool add_ids(json_t *root, const hf_model *m)
@@ -71,10 +80,11 @@ weft_status hf_config_write(const char *folder, const hf_model *m, weft_dtype dt
     static const char *const names[WEFT_DTYPES] = {
         [WEFT_F32] = "float32", [WEFT_F64] = "float64", [WEFT_BF16] = "bfloat16"};
     const char *name = (unsigned)dtype < WEFT_DTYPES && names[dtype] ? names[dtype] : "float32";
-    json_t *root = m->family == HF_GPT2 ? gpt2_config(m) : llama_config(m);
+    json_t *root = json_pack("{s:[s], s:s}", "architectures", m->form->architecture, "model_type",
+                             m->form->type);
     /* Transformers 5 reads dtype, those before it torch_dtype. */
-    bool ok = root && add_ids(root, m) &&
-              json_object_set_new(root, "dtype", json_string(name)) == 0 &&
+    bool ok = root && add_keys(root, m->form->keys, m) && (!m->form->rope || add_rope(root, m)) &&
+              add_ids(root, m) && json_object_set_new(root, "dtype", json_string(name)) == 0 &&
               json_object_set_new(root, "torch_dtype", json_string(name)) == 0;
     char *text = ok ? json_dumps(root, JSON_INDENT(2) | JSON_SORT_KEYS) : NULL,
          *path = weft_format("%s/config.json", folder);

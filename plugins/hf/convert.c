@@ -52,6 +52,7 @@ static weft_status parse_words(arguments *a, int argc, char **argv, weft_error *
         {.name = "extra", .text = &a->extra, .choices = extras},
         {.name = "force", .flag = &a->o.force},
         {.name = "settings", .text = &a->settings},
+        {.name = "model", .text = &a->o.tables.named},
         {.name = NULL},
     };
     const char *folders[2] = {0};
@@ -126,7 +127,8 @@ static weft_status to_weft(const hf_options *o, weft_error *err)
     hf_view from;
     hf_place place = {0};
     int64_t bytes = 0;
-    weft_status s = advise(o, &from.extras, hf_view_open(&from, o->from, o->extra, err), err);
+    weft_status s =
+        advise(o, &from.extras, hf_view_open(&from, o->from, &o->tables, o->extra, err), err);
     if (!s && from.model.notes.size)
         weft_log_print(o->host->log, WEFT_LOG_WARN, "%.*s", (int)from.model.notes.size - 1,
                        weft_text_get(&from.model.notes));
@@ -145,7 +147,8 @@ static weft_status to_hf(const hf_options *o, weft_error *err)
     hf_checkpoint from;
     hf_place place = {0};
     int64_t bytes = 0;
-    weft_status s = advise(o, &from.extras, hf_checkpoint_open(&from, o->from, o->extra, err), err);
+    weft_status s =
+        advise(o, &from.extras, hf_checkpoint_open(&from, o->from, &o->tables, o->extra, err), err);
     s = s ? s : hf_place_begin(&place, o->to, o->force, err);
     s = s ? s : hf_export(o, &from, place.temporary, &bytes, err);
     s = s ? s : hf_place_commit(&place, err);
@@ -159,7 +162,7 @@ static weft_status to_hf(const hf_options *o, weft_error *err)
 static weft_status print_settings(const hf_options *o, const char *folder, weft_error *err)
 {
     weft_text ini = {0};
-    weft_status s = hf_settings_train(folder, &ini, err);
+    weft_status s = hf_settings_train(folder, &o->tables, &ini, err);
     s = s ? s : o->host->write(o->host, weft_text_get(&ini), ini.size, err);
     weft_text_release(&ini);
     return s;
@@ -167,7 +170,10 @@ static weft_status print_settings(const hf_options *o, const char *folder, weft_
 
 static weft_status run(const weft_command_host *host, int argc, char **argv, weft_error *err)
 {
-    arguments a = {.o = {.host = host, .dtype = WEFT_DTYPES, .max_shard = 5000000000}};
+    arguments a = {.o = {.host = host,
+                         .tables = {.plugins = host->plugins},
+                         .dtype = WEFT_DTYPES,
+                         .max_shard = 5000000000}};
     weft_status s = read_arguments(&a, argc, argv, err);
     if (s)
         return s;
@@ -192,7 +198,7 @@ const weft_command hf_convert = {
         "       weft convert --settings FOLDER\n"
         "\n"
         "Converts between weft's checkpoints and Hugging Face folders (config.json, *.safetensors) "
-        "of Llama and GPT-2.\n"
+        "of models whose\nplugins say how they lie there.\n"
         "FROM: a Hugging Face folder, a checkpoint (step-N), or a run's folder, whose latest "
         "checkpoint is taken.\n"
         "TO: a folder that is not there yet, or empty. The tokenizer's files go along.\n"
@@ -203,6 +209,8 @@ const weft_command hf_convert = {
         "  --max-shard-size SIZE      files of at most this size (5GB)\n"
         "  --extra leave-out|export   what becomes of tensors that are not the model's own, as of\n"
         "                             adapters: left out, or written under their names\n"
+        "  --model PLUGIN             whose model it is; found by the folder's model_type if left "
+        "out\n"
         "  --force                    replace TO, if it is a checkpoint or a Hugging Face folder\n"
         "  --settings FOLDER          print an INI to train the model of this Hugging Face folder\n"
         "  -h, --help                 this text\n",

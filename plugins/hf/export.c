@@ -5,13 +5,20 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* One tensor of Hugging Face's, and the first of weft's that it is made of. */
+/* A tensor of Hugging Face's: the first of weft's that it is made of, and, of one that lies in
+ * several, which. */
+typedef struct source {
+    int of; /* of tensors that are not the model's: behind the map's */
+    int64_t index;
+} source;
+
 typedef struct exports {
     const hf_options *o;
     hf_checkpoint *from;
     const char *folder;
     weft_piece *pieces;
-    int *source; /* [n]; of tensors that are not the model's: behind the map's */
+    source *sources;        /* [n] */
+    char (*names)[HF_NAME]; /* [n] */
     int n;
 } exports;
 
@@ -21,78 +28,149 @@ static weft_dtype dtype_of(const exports *x, const hf_tensor *t)
     return x->o->dtype != WEFT_DTYPES ? x->o->dtype : stored == WEFT_DTYPES ? WEFT_F32 : stored;
 }
 
+static void add_piece(exports *x, int i, int64_t index)
+{
+    const hf_tensor *t = &x->from->map.list[i];
+    weft_piece *p = &x->pieces[x->n];
+    int64_t size[WEFT_MAX_DIMS];
+    hf_file_name(t, index, x->names[x->n]);
+    *p = (weft_piece){
+        .name = x->names[x->n], .dtype = dtype_of(x, t), .n_dims = hf_file_shape(t, size)};
+    for (int d = 0; d < p->n_dims; d++)
+        p->whole[d] = p->size[d] = size[d];
+    x->sources[x->n++] = (source){i, index};
+}
+
 static weft_status list_pieces(exports *x, weft_error *err)
 {
     const hf_map *map = &x->from->map;
     const hf_extras *extras = &x->from->extras;
-    const size_t most = (size_t)map->n + (size_t)extras->n;
-    x->pieces = weft_alloc_zero(most, sizeof *x->pieces);
-    x->source = weft_alloc_zero(most, sizeof *x->source);
-    if (!x->pieces || !x->source)
+    int64_t most = extras->n + 1;
+    for (int i = 0; i < map->n; i++)
+        most += hf_files(&map->list[i]);
+    x->pieces = weft_alloc_zero((size_t)most, sizeof *x->pieces);
+    x->sources = weft_alloc_zero((size_t)most, sizeof *x->sources);
+    x->names = weft_alloc_zero((size_t)most, sizeof *x->names);
+    if (!x->pieces || !x->sources || !x->names)
         return weft_fail_memory(err);
-    for (int i = 0; i < map->n; i += map->list[i].parts) {
-        const hf_tensor *t = &map->list[i];
-        weft_piece *p = &x->pieces[x->n];
-        *p = (weft_piece){.name = t->hf, .dtype = dtype_of(x, t), .n_dims = t->n_dims};
-        int64_t size[2];
-        hf_shape(t, size);
-        for (int d = 0; d < t->n_dims; d++)
-            p->whole[d] = p->size[d] = size[d];
-        x->source[x->n++] = i;
-    }
+    for (int i = 0; i < map->n; i += hf_parts(&map->list[i]))
+        for (int64_t k = 0; k < hf_files(&map->list[i]); k++)
+            add_piece(x, i, k);
     for (int i = 0; i < extras->n; i++) {
         x->pieces[x->n] = hf_extra_piece(extras->list[i], x->o->dtype);
-        x->source[x->n++] = map->n + i;
+        x->sources[x->n++] = (source){map->n + i, 0};
     }
     return WEFT_OK;
 }
 
-/* Rows [row, row + n) of piece i into `rows`; `part` has room for one part of them. */
-static weft_status make_rows(const exports *x, int i, int64_t row, int64_t n, void *rows,
-                             void *part, weft_error *err)
+/* ---- one tensor ---- */
+
+typedef struct target {
+    weft_shard *shard;
+    int at; /* of the shard's pieces */
+    const weft_piece *piece;
+} target;
+
+/* What lies behind the first `n` indices of weft's tensor t, from element `first` of the target
+ * on. */
+static weft_status copy_block(const exports *x, const hf_tensor *t, const int64_t *index, int n,
+                              int64_t first, const target *to, weft_error *err)
 {
-    const hf_tensor *t = &x->from->map.list[x->source[i]];
-    const weft_piece *p = &x->pieces[i];
-    size_t bytes = weft_dtype_size(p->dtype);
-    if (!t->transposed) { /* side by side along the first dim: one part after the other */
-        const hf_tensor *of = &t[row / t->size[0]];
-        const int64_t lo[2] = {row % t->size[0], 0}, size[2] = {n, t->size[1]};
-        return weft_folder_read(x->from->folder, of->name, lo, size, p->dtype, rows, err);
+    const size_t bytes = weft_dtype_size(to->piece->dtype);
+    hf_boxes b;
+    hf_boxes_init(&b, t->size + n, t->n_dims - n, bytes);
+    void *data = weft_alloc((size_t)hf_boxes_most(&b) * bytes);
+    weft_status s = data ? WEFT_OK : weft_fail_memory(err);
+    while (!s && hf_boxes_next(&b)) {
+        int64_t lo[WEFT_MAX_DIMS], size[WEFT_MAX_DIMS];
+        for (int d = 0; d < t->n_dims; d++) {
+            lo[d] = d < n ? index[d] : b.lo[d - n];
+            size[d] = d < n ? 1 : b.box[d - n];
+        }
+        s = weft_folder_read(x->from->folder, t->name, lo, size, to->piece->dtype, data, err);
+        s = s ? s
+              : weft_shard_write(to->shard, to->at, (first + b.at) * (int64_t)bytes, data,
+                                 b.count * (int64_t)bytes, err);
     }
+    weft_free(data);
+    return s;
+}
+
+/* Parts lie one behind the other along a dim: for all indices before it, one block of each. */
+static weft_status copy_parts(const exports *x, const hf_tensor *t, int64_t first_index,
+                              const target *to, weft_error *err)
+{
+    const int stacked = hf_is_stacked(t), parts = hf_parts(t),
+              n = parts > 1 ? t->row->along : stacked;
+    int64_t outer = 1, block = 1, index[WEFT_MAX_DIMS] = {first_index};
     weft_status s = WEFT_OK;
-    for (int k = 0; k < t->parts && !s; k++) {
-        const int64_t lo[2] = {0, row}, size[2] = {t->size[0], n};
-        s = weft_folder_read(x->from->folder, t[k].name, lo, size, p->dtype, part, err);
-        if (!s)
-            hf_transpose(part, size[0], n, (char *)rows + (size_t)(k * t->size[0]) * bytes,
-                         p->size[1], bytes);
+    for (int d = 0; d < t->n_dims; d++) {
+        outer *= d >= stacked && d < n ? t->size[d] : 1;
+        block *= d >= n ? t->size[d] : 1;
     }
+    for (int64_t i = 0; i < outer && !s; i++) {
+        int64_t rest = i;
+        for (int d = n - 1; d >= stacked; d--) {
+            index[d] = rest % t->size[d];
+            rest /= t->size[d];
+        }
+        for (int k = 0; k < parts && !s; k++)
+            s = copy_block(x, &t[k], index, n, (i * parts + k) * block, to, err);
+    }
+    return s;
+}
+
+/* Some rows of a tensor whose dims are turned: a row has a piece of each part. */
+static weft_status turn_rows(const exports *x, const hf_tensor *t, int64_t index, int64_t row,
+                             int64_t n, const target *to, void *rows, void *part, weft_error *err)
+{
+    const int stacked = hf_is_stacked(t);
+    const int64_t *whole = t->size + stacked, columns = to->piece->size[1];
+    const size_t bytes = weft_dtype_size(to->piece->dtype);
+    weft_status s = WEFT_OK;
+    for (int k = 0; k < hf_parts(t) && !s; k++) {
+        const int64_t lo[3] = {index, 0, row}, size[3] = {1, whole[0], n};
+        s = weft_folder_read(x->from->folder, t[k].name, lo + 1 - stacked, size + 1 - stacked,
+                             to->piece->dtype, part, err);
+        if (!s)
+            hf_transpose(part, whole[0], n, (char *)rows + (size_t)(k * whole[0]) * bytes, columns,
+                         bytes);
+    }
+    return s ? s
+             : weft_shard_write(to->shard, to->at, row * columns * (int64_t)bytes, rows,
+                                n * columns * (int64_t)bytes, err);
+}
+
+static weft_status copy_turned(const exports *x, const hf_tensor *t, int64_t index,
+                               const target *to, weft_error *err)
+{
+    const size_t bytes = weft_dtype_size(to->piece->dtype);
+    hf_boxes b;
+    hf_boxes_init(&b, to->piece->size, 2, bytes);
+    const int64_t most = hf_boxes_most(&b) > b.size[1] ? hf_boxes_most(&b) / b.size[1] : 1;
+    void *rows = weft_alloc((size_t)(most * b.size[1]) * bytes),
+         *part = weft_alloc((size_t)(most * b.size[1]) * bytes);
+    weft_status s = rows && part ? WEFT_OK : weft_fail_memory(err);
+    for (int64_t row = 0; row < b.size[0] && !s; row += most)
+        s = turn_rows(x, t, index, row, b.size[0] - row < most ? b.size[0] - row : most, to, rows,
+                      part, err);
+    weft_free(rows);
+    weft_free(part);
     return s;
 }
 
 static weft_status write_tensor(const exports *x, int i, weft_shard *shard, int at, weft_error *err)
 {
-    const weft_piece *p = &x->pieces[i];
-    if (x->source[i] >= x->from->map.n)
-        return hf_extra_write(x->from->folder, p, shard, at, err);
-    const hf_tensor *t = &x->from->map.list[x->source[i]];
-    int64_t row_bytes = (p->n_dims > 1 ? p->size[1] : 1) * (int64_t)weft_dtype_size(p->dtype),
-            most = hf_rows_at_once(row_bytes);
-    int64_t edge = t->transposed ? p->size[0] : t->size[0]; /* no read goes over it */
-    most = most < edge ? most : edge;
-    void *rows = weft_alloc((size_t)(most * row_bytes)),
-         *part = weft_alloc((size_t)(most * row_bytes));
-    weft_status s = rows && part ? WEFT_OK : weft_fail_memory(err);
-    for (int64_t row = 0; row < p->size[0] && !s;) {
-        int64_t left = edge - row % edge, n = most < left ? most : left;
-        s = make_rows(x, i, row, n, rows, part, err);
-        s = s ? s : weft_shard_write(shard, at, row * row_bytes, rows, n * row_bytes, err);
-        row += n;
-    }
-    weft_free(rows);
-    weft_free(part);
-    return s;
+    const target to = {shard, at, &x->pieces[i]};
+    const source *from = &x->sources[i];
+    if (from->of >= x->from->map.n)
+        return hf_extra_write(x->from->folder, to.piece, shard, at, err);
+    const hf_tensor *t = &x->from->map.list[from->of];
+    return t->row->turned ? copy_turned(x, t, from->index, &to, err)
+                          : copy_parts(x, t, from->index, &to, err);
 }
+
+/* ---- files ---- */
 
 static weft_status write_file(const exports *x, const hf_shards *shards, int file, const char *name,
                               weft_error *err)
@@ -156,6 +234,7 @@ weft_status hf_export(const hf_options *o, hf_checkpoint *from, const char *fold
     *bytes = shards.bytes;
     hf_shards_release(&shards);
     weft_free(x.pieces);
-    weft_free(x.source);
+    weft_free(x.sources);
+    weft_free(x.names);
     return s;
 }

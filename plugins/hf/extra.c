@@ -75,21 +75,16 @@ weft_piece hf_extra_piece(const weft_stored *t, weft_dtype wanted)
 weft_status hf_extra_write(weft_folder *folder, const weft_piece *p, weft_shard *shard, int at,
                            weft_error *err)
 {
-    int64_t rows = p->n_dims ? p->size[0] : 1, row_bytes = (int64_t)weft_dtype_size(p->dtype);
-    for (int d = 1; d < p->n_dims; d++)
-        row_bytes *= p->size[d];
-    if (rows * row_bytes == 0)
+    const int64_t bytes = (int64_t)weft_dtype_size(p->dtype);
+    hf_boxes b;
+    if (weft_piece_bytes(p) == 0)
         return WEFT_OK;
-    int64_t most = hf_rows_at_once(row_bytes);
-    most = most < rows ? most : rows;
-    void *data = weft_alloc((size_t)(most * row_bytes));
+    hf_boxes_init(&b, p->size, p->n_dims, (size_t)bytes);
+    void *data = weft_alloc((size_t)(hf_boxes_most(&b) * bytes));
     weft_status s = data ? WEFT_OK : weft_fail_memory(err);
-    for (int64_t row = 0; row < rows && !s; row += most) {
-        int64_t lo[WEFT_MAX_DIMS] = {row}, size[WEFT_MAX_DIMS];
-        memcpy(size, p->size, sizeof size);
-        size[0] = rows - row < most ? rows - row : most;
-        s = weft_folder_read(folder, p->name, lo, size, p->dtype, data, err);
-        s = s ? s : weft_shard_write(shard, at, row * row_bytes, data, size[0] * row_bytes, err);
+    while (!s && hf_boxes_next(&b)) {
+        s = weft_folder_read(folder, p->name, b.lo, b.box, p->dtype, data, err);
+        s = s ? s : weft_shard_write(shard, at, b.at * bytes, data, b.count * bytes, err);
     }
     weft_free(data);
     return s;

@@ -10,15 +10,24 @@ static const weft_param params[] = {
     {.name = NULL},
 };
 
+hf_tables hf_run_tables(const weft_host *host)
+{
+    void *self;
+    return (hf_tables){.own = host->service(host, "hf_model", &self)};
+}
+
 /* A wrong folder is said before the run builds anything. */
 static weft_status open_folder(void *self, weft_error *err)
 {
     const hf_plugin *p = self;
     const char *folder = weft_params_text(p->host->params, "load");
+    const hf_tables tables = hf_run_tables(p->host);
     hf_model m;
     if (!*folder)
         return WEFT_OK;
-    weft_status s = hf_config_read(folder, &m, err);
+    if (!tables.own) /* of a model that is listed later */
+        return hf_config_check(folder, err);
+    weft_status s = hf_config_read(folder, &tables, &m, err);
     hf_model_release(&m);
     return s;
 }

@@ -1,71 +1,108 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the files of the plugin hf share: a model as config.json describes it, where each parameter
  * lies in Hugging Face's files, folders of both kinds. */
-#ifndef WEFT_HF_H
-#define WEFT_HF_H
+#ifndef HF_HF_H
+#define HF_HF_H
 
 #include <jansson.h>
 #include <weft/store.h>
 #include <weft/weft.h>
 
+enum { HF_NAME = 160 }; /* of a tensor, with its numbers */
+
 /* ---- a model ---- */
 
-typedef enum hf_family { HF_LLAMA, HF_GPT2, HF_FAMILIES } hf_family;
+/* Where tables are asked for. */
+typedef struct hf_tables {
+    const weft_finder *plugins; /* NULL: in `own` alone */
+    const weft_hf_model *own;   /* that of the run's model; NULL: there is none */
+    const char *named;          /* the plugin that the user names; NULL: none */
+} hf_tables;
 
-/* The name of weft's plugin: "llama3", "gpt2". */
-const char *hf_family_plugin(hf_family family);
+/* A key of the plugin's section. */
+typedef struct hf_value {
+    const weft_param *param;
+    char text[64]; /* a number, yes or no, or a word */
+    bool said;     /* by config.json */
+} hf_value;
 
 typedef struct hf_model {
-    hf_family family;
-    int64_t dim, layers, heads, kv_heads, head_dim, ffn, vocab;
-    int64_t context;  /* max_position_embeddings; GPT-2: learned positions */
+    const weft_hf_model *table;
+    const weft_hf_form *form;
+    hf_value *values; /* [n], as table->params */
+    int n;
+    int64_t context;  /* tokens of a text */
     int64_t bos, eos; /* -1: not known */
-    double eps, theta;
-    bool scaling; /* Llama 3.1's rope */
-    double factor, low, high, original;
-    bool tied;
-    weft_text notes; /* lines: keys of config.json that weft does not know */
+    weft_text notes;  /* lines: keys of config.json that weft does not know */
 } hf_model;
 
+/* The plugin whose table is asked for where a folder says this model_type. plugin[64] */
+void hf_plugin_of(const char *type, char plugin[64]);
+/* *out NULL, and no error: it has no table. */
+weft_status hf_tables_find(const hf_tables *tables, const char *plugin, const weft_hf_model **out,
+                           weft_error *err);
+/* What can be wrong with a table, all of it at once. plugin: whose it must be. */
+weft_status hf_table_check(const weft_hf_model *table, const char *plugin, weft_error *err);
+/* All keys at their defaults. */
+weft_status hf_model_init(hf_model *m, const weft_hf_model *table, const weft_hf_form *form,
+                          weft_error *err);
 void hf_model_release(hf_model *m);
+hf_value *hf_model_find(const hf_model *m, const char *key);
+/* Its number, or whether it is yes; false: it is a word, or not there. */
+bool hf_value_number(const hf_value *v, double *out);
+void hf_value_set_number(hf_value *v, double x);
+/* Of both conditions, either may be NULL: does the model have what is so marked? */
+bool hf_model_has(const hf_model *m, const char *when, const char *unless);
+/* A number of the model's; 0: none. */
+int64_t hf_model_int(const hf_model *m, const char *key);
+/* A number as text that reads back as it is, at its shortest. */
+const char *hf_number(char buffer[32], double x);
+/* As an INI may write it, "4k"; false: it is none. */
+bool hf_read_number(const char *text, double *out);
+bool hf_says_yes(const char *text);
 
 /* ---- config.json (config.c, config_write.c) ---- */
 
 /* Reads FOLDER/config.json; everything that is wrong at once. A folder of another kind is refused
  * by name. Release m in every case. */
-weft_status hf_config_read(const char *folder, hf_model *m, weft_error *err);
+weft_status hf_config_read(const char *folder, const hf_tables *tables, hf_model *m,
+                           weft_error *err);
+/* Is there one? What is there instead is said. */
+weft_status hf_config_check(const char *folder, weft_error *err);
 /* dtype: how the tensors are stored. */
 weft_status hf_config_write(const char *folder, const hf_model *m, weft_dtype dtype,
                             weft_error *err);
 /* Is this a folder with a config.json? */
 bool hf_is_folder(const char *folder);
+/* A JSON value, or a word without quotes, as tables have them. */
+json_t *hf_json_of(const char *text);
 
-/* ---- weft's settings (settings.c) ---- */
+/* ---- weft's settings (settings.c, settings_read.c) ---- */
 
 /* The model's section: "[llama3]" and its keys. */
 void hf_settings_section(const hf_model *m, weft_text *ini);
 /* The same for a checkpoint: {"llama3": {key: value}, ...}; NULL: out of memory. */
 json_t *hf_settings_json(const hf_model *m);
-/* A model from the settings that a checkpoint keeps, {section: {key: value}}. What the tensors'
- * shapes say (dim, blocks, ffn, vocabulary, positions) comes from them. */
-weft_status hf_settings_read(const json_t *settings, const weft_folder *tensors, const char *where,
-                             hf_model *m, weft_error *err);
+/* A model from what a checkpoint's manifest keeps. What are words there ("flavor", "auto") follows
+ * from the tensors' shapes, or from the plugin's flavors. Release m in every case. */
+weft_status hf_settings_read(const json_t *manifest, const hf_tables *tables,
+                             const weft_folder *tensors, const char *where, hf_model *m,
+                             weft_error *err);
 /* The format service, and a whole INI to train from. */
-weft_status hf_settings_minimal(const char *folder, weft_text *ini, weft_error *err);
-weft_status hf_settings_train(const char *folder, weft_text *ini, weft_error *err);
-/* A number as text that reads back as it is, at its shortest. */
-const char *hf_number(char buffer[32], double x);
+weft_status hf_settings_minimal(const char *folder, const weft_finder *plugins, weft_text *ini,
+                                weft_error *err);
+weft_status hf_settings_train(const char *folder, const hf_tables *tables, weft_text *ini,
+                              weft_error *err);
 
 /* ---- where a parameter lies (map.c) ---- */
 
 /* A parameter of weft's, and where Hugging Face keeps it. */
 typedef struct hf_tensor {
-    char name[96], hf[96];
+    const weft_hf_tensor *row; /* which says so */
+    int64_t layer;             /* -1: it is of no block */
+    char name[HF_NAME];
     int n_dims;
-    int64_t size[2]; /* weft's shape */
-    bool transposed; /* Hugging Face has [in, out] */
-    int part, parts; /* of how many that lie in one tensor of Hugging Face's, side by side along
-                        `out`; 0 of 1 where it has its own */
+    int64_t size[WEFT_MAX_DIMS];
 } hf_tensor;
 
 typedef struct hf_map {
@@ -73,11 +110,41 @@ typedef struct hf_map {
     int n, capacity;
 } hf_map;
 
+/* Two names for one tensor are an error. Release map in every case. */
 weft_status hf_map_create(const hf_model *m, hf_map *map, weft_error *err);
 void hf_map_release(hf_map *map);
 const hf_tensor *hf_map_find(const hf_map *map, const char *name);
-/* The shape that Hugging Face's tensor has. */
-void hf_shape(const hf_tensor *t, int64_t size[2]);
+int hf_parts(const hf_tensor *t);
+/* Does each index of its first dim have a tensor of its own there? */
+bool hf_is_stacked(const hf_tensor *t);
+/* How many tensors of Hugging Face's it lies in: 1, or as many as its first dim is long. */
+int64_t hf_files(const hf_tensor *t);
+/* The name of the i-th of these, and the shape that each has; returns its dims. */
+void hf_file_name(const hf_tensor *t, int64_t i, char name[HF_NAME]);
+int hf_file_shape(const hf_tensor *t, int64_t size[WEFT_MAX_DIMS]);
+/* A pattern with its numbers. layer, index -1: not used. */
+void hf_name(char name[HF_NAME], const char *pattern, int64_t layer, int64_t index);
+/* A dim of a row's shape, word by word: the product of what is known of it, and the one key that is
+ * not (*open, a word of the shape; NULL: all are known). *shape moves on; false: there are no more.
+ */
+bool hf_next_dim(const hf_model *m, const char **shape, int64_t *known, const char **open,
+                 int *n_open);
+/* Is it in none of the rows that the model has? Files may hold it, and nobody needs it. */
+bool hf_is_ignored(const hf_model *m, const char *name);
+/* "[16, 4]" */
+void hf_print_shape(weft_text *text, const int64_t *size, int n);
+
+/* A tensor, in row-major order, by boxes of some tens of megabytes. */
+typedef struct hf_boxes {
+    int n_dims, cut; /* dims before `cut` are single in a box, those behind it whole */
+    int64_t size[WEFT_MAX_DIMS], lo[WEFT_MAX_DIMS], box[WEFT_MAX_DIMS];
+    int64_t step, at, count; /* elements before the box, in the box */
+} hf_boxes;
+
+void hf_boxes_init(hf_boxes *b, const int64_t *size, int n_dims, size_t element);
+bool hf_boxes_next(hf_boxes *b);
+/* The most elements that a box has. */
+int64_t hf_boxes_most(const hf_boxes *b);
 
 /* ---- tensors that are not the model's own (extra.c) ---- */
 
@@ -105,14 +172,14 @@ typedef struct hf_view {
     hf_model model;
     hf_map map;
     weft_folder *folder;
-    const char *
-        *names; /* [map.n] as the files call them: with or without "model." or "transformer." */
+    bool *bare; /* [map.n]: files call it so without the prefix */
     hf_extras extras;
 } hf_view;
 
 /* Opens config.json, the index and the files, and compares names and shapes: every tensor that is
  * missing, strange or of another shape at once. Close in every case. */
-weft_status hf_view_open(hf_view *v, const char *folder, hf_extra extra, weft_error *err);
+weft_status hf_view_open(hf_view *v, const char *folder, const hf_tables *tables, hf_extra extra,
+                         weft_error *err);
 void hf_view_close(hf_view *v);
 /* The box [lo, lo + size) of weft's parameter map.list[i], dense, as elements of dtype. */
 weft_status hf_view_read(hf_view *v, int i, const int64_t *lo, const int64_t *size,
@@ -138,7 +205,8 @@ typedef struct hf_checkpoint {
 
 /* path: a checkpoint, or a run folder, whose latest is taken. What is read is compared with the
  * manifest's sums. Close in every case. */
-weft_status hf_checkpoint_open(hf_checkpoint *c, const char *path, hf_extra extra, weft_error *err);
+weft_status hf_checkpoint_open(hf_checkpoint *c, const char *path, const hf_tables *tables,
+                               hf_extra extra, weft_error *err);
 void hf_checkpoint_close(hf_checkpoint *c);
 /* A file of a checkpoint, for its manifest. */
 weft_status hf_manifest_file(json_t *files, const char *name, const weft_sums *sums,
@@ -151,6 +219,7 @@ weft_status hf_manifest_write(const char *folder, const hf_model *m, json_t *fil
 
 typedef struct hf_options {
     const weft_command_host *host;
+    hf_tables tables;
     const char *from, *to;
     weft_dtype dtype; /* WEFT_DTYPES: as stored */
     int64_t max_shard;
@@ -174,8 +243,6 @@ typedef struct hf_shards {
 weft_status hf_shards_init(hf_shards *s, const weft_piece *pieces, int n, int64_t max_shard,
                            weft_error *err);
 void hf_shards_release(hf_shards *s);
-/* Rows that are moved at a time. */
-int64_t hf_rows_at_once(int64_t row_bytes);
 void hf_show_progress(const hf_options *o, int done, int all);
 
 /* Files are made in a folder beside TO, which takes TO's place once everything is written. */
@@ -219,5 +286,8 @@ extern const weft_model_format hf_format;
 typedef struct hf_plugin {
     const weft_host *host;
 } hf_plugin;
+
+/* The run's model's own, once that is open. */
+hf_tables hf_run_tables(const weft_host *host);
 
 #endif

@@ -18,7 +18,7 @@ static weft_status list_pieces(imports *x, weft_error *err)
     const hf_map *map = &x->from->map;
     const hf_extras *extras = &x->from->extras;
     x->n = map->n + extras->n;
-    x->pieces = weft_alloc_zero((size_t)x->n, sizeof *x->pieces);
+    x->pieces = weft_alloc_zero((size_t)x->n + 1, sizeof *x->pieces);
     if (!x->pieces)
         return weft_fail_memory(err);
     for (int i = 0; i < map->n; i++) {
@@ -41,19 +41,16 @@ static weft_status write_tensor(const imports *x, int i, weft_shard *shard, int 
     const weft_piece *p = &x->pieces[i];
     if (i >= x->from->map.n)
         return hf_extra_write(x->from->folder, p, shard, at, err);
-    int64_t columns = p->n_dims > 1 ? p->size[1] : 1,
-            row_bytes = columns * (int64_t)weft_dtype_size(p->dtype),
-            most = hf_rows_at_once(row_bytes);
-    most = most < p->size[0] ? most : p->size[0];
-    void *rows = weft_alloc((size_t)(most * row_bytes));
-    weft_status s = rows ? WEFT_OK : weft_fail_memory(err);
-    for (int64_t row = 0; row < p->size[0] && !s; row += most) {
-        int64_t n = p->size[0] - row < most ? p->size[0] - row : most;
-        const int64_t lo[2] = {row, 0}, size[2] = {n, columns};
-        s = hf_view_read(x->from, i, lo, size, p->dtype, rows, err);
-        s = s ? s : weft_shard_write(shard, at, row * row_bytes, rows, n * row_bytes, err);
+    const int64_t bytes = (int64_t)weft_dtype_size(p->dtype);
+    hf_boxes b;
+    hf_boxes_init(&b, p->size, p->n_dims, (size_t)bytes);
+    void *data = weft_alloc((size_t)(hf_boxes_most(&b) * bytes));
+    weft_status s = data ? WEFT_OK : weft_fail_memory(err);
+    while (!s && hf_boxes_next(&b)) {
+        s = hf_view_read(x->from, i, b.lo, b.box, p->dtype, data, err);
+        s = s ? s : weft_shard_write(shard, at, b.at * bytes, data, b.count * bytes, err);
     }
-    weft_free(rows);
+    weft_free(data);
     return s;
 }
 

@@ -33,93 +33,81 @@ static void refuse(comparison *c, const char *key, const char *has, const char *
     c->status = c->status ? c->status : s;
 }
 
-/* Of numbers that no shape shows. Values that are words ("flavor") say nothing here. */
-static void compare_number(comparison *c, const char *key, double want)
+/* Words ("flavor") say nothing here. */
+static void compare_value(comparison *c, const hf_value *v)
 {
-    char text[32], *end = NULL;
-    const char *has = setting(c->state, c->section, key);
-    double x = has ? strtod(has, &end) : 0;
-    if (has && end != has && !*end && fabs(x - want) > 1e-12 * fabs(want))
-        refuse(c, key, has, hf_number(text, want));
-}
-
-static bool says_yes(const char *text)
-{
-    static const char *const words[] = {"yes", "true", "on", "1"};
-    for (size_t i = 0; text && i < sizeof words / sizeof words[0]; i++)
-        if (strcmp(text, words[i]) == 0)
-            return true;
-    return false;
-}
-
-static void compare_switch(comparison *c, const char *key, bool want)
-{
-    const char *has = setting(c->state, c->section, key);
-    if (has && says_yes(has) != want)
-        refuse(c, key, has, want ? "yes" : "no");
+    hf_value run = {.param = v->param};
+    double x, want;
+    const char *has = setting(c->state, c->section, v->param->name);
+    snprintf(run.text, sizeof run.text, "%s", has ? has : "");
+    if (hf_value_number(v, &want)) {
+        if (hf_value_number(&run, &x) && fabs(x - want) > 1e-12 * fabs(want))
+            refuse(c, v->param->name, has, v->text);
+    } else if (has && v->param->type == WEFT_PARAM_CHOICE && strcmp(has, v->text) != 0) {
+        refuse(c, v->param->name, has, v->text);
+    }
 }
 
 static weft_status compare_settings(const hf_model *m, const weft_state_view *state,
                                     const char *folder, weft_error *err)
 {
-    comparison c = {state, hf_family_plugin(m->family), folder, err, WEFT_OK};
-    compare_number(&c, "norm_eps", m->eps);
-    compare_number(&c, "n_heads", (double)m->heads);
-    compare_switch(&c, "tied", m->tied);
-    if (m->family == HF_GPT2)
-        return c.status;
-    compare_number(&c, "n_kv_heads", (double)m->kv_heads);
-    compare_number(&c, "head_dim", (double)m->head_dim);
-    compare_number(&c, "rope_theta", m->theta);
-    compare_switch(&c, "rope_scaling", m->scaling);
-    if (m->scaling) {
-        compare_number(&c, "rope_factor", m->factor);
-        compare_number(&c, "rope_low", m->low);
-        compare_number(&c, "rope_high", m->high);
-        compare_number(&c, "rope_original", m->original);
-    }
+    comparison c = {state, m->table->plugin, folder, err, WEFT_OK};
+    for (int i = 0; i < m->n; i++)
+        if (m->values[i].said)
+            compare_value(&c, &m->values[i]);
     return c.status;
+}
+
+/* A parameter, or a buffer that files have, too. */
+static const hf_tensor *in_files(const hf_view *v, const weft_state_tensor *t)
+{
+    return t->moment && !t->buffer ? NULL : hf_map_find(&v->map, t->name);
+}
+
+static weft_status wrong_shape(const weft_state_tensor *t, const hf_tensor *has, const hf_view *v,
+                               const char *folder, weft_error *err)
+{
+    weft_text text = {0};
+    weft_text_print(&text, "'%s' is ", t->name);
+    hf_print_shape(&text, t->tensor.whole, t->tensor.n_dims);
+    weft_text_add(&text, " in the run and ");
+    hf_print_shape(&text, has->size, has->n_dims);
+    weft_status s =
+        weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE, "%s in %s, by the table of plugin %s ([%s])",
+                  weft_text_get(&text), folder, v->model.table->plugin, has->row->shape);
+    weft_text_release(&text);
+    return s;
 }
 
 static weft_status compare_tensors(const hf_view *v, const weft_state_view *state,
                                    const char *folder, weft_error *err)
 {
     weft_status s = WEFT_OK;
-    int parameters = 0;
+    int found = 0;
     for (int i = 0; i < state->n_tensors; i++) {
         const weft_state_tensor *t = &state->tensors[i];
-        const hf_tensor *has = t->moment ? NULL : hf_map_find(&v->map, t->name);
-        if (t->moment)
-            continue;
-        parameters++;
-        if (!has)
+        const hf_tensor *has = in_files(v, t);
+        bool fits = has && has->n_dims == t->tensor.n_dims;
+        found += has != NULL;
+        if (!has && !t->moment)
             s = weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
-                          "the run has a parameter '%s', which %s has not", t->name, folder);
-        else if (has->n_dims != t->tensor.n_dims || has->size[0] != t->tensor.whole[0] ||
-                 (has->n_dims > 1 && has->size[1] != t->tensor.whole[1]))
-            s = weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
-                          "'%s' is [%lld%s%.0lld] in the run and [%lld%s%.0lld] in %s", t->name,
-                          (long long)t->tensor.whole[0], t->tensor.n_dims > 1 ? ", " : "",
-                          (long long)(t->tensor.n_dims > 1 ? t->tensor.whole[1] : 0),
-                          (long long)has->size[0], has->n_dims > 1 ? ", " : "",
-                          (long long)has->size[1], folder);
+                          "the run has a parameter '%s', which %s has not, by the table of plugin "
+                          "%s",
+                          t->name, folder, v->model.table->plugin);
+        for (int d = 0; d < t->tensor.n_dims && fits; d++)
+            fits = has->size[d] == t->tensor.whole[d];
+        if (has && !fits)
+            s = wrong_shape(t, has, v, folder, err);
     }
-    if (!s && parameters != v->map.n)
+    if (!s && found != v->map.n)
         s = weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE, "the run has %d parameters, %s has %d",
-                      parameters, folder, v->map.n);
+                      found, folder, v->map.n);
     return s;
 }
 
 static weft_status check(const hf_view *v, const weft_state_view *state, const char *folder,
                          weft_error *err)
 {
-    const char *plugin = hf_family_plugin(v->model.family);
-    if (state->model && strcmp(state->model, plugin) != 0)
-        return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
-                         "%s holds a model of the plugin %s, but the run's is of %s; `weft convert "
-                         "--settings %s` "
-                         "prints an INI for it",
-                         folder, plugin, state->model, folder);
     weft_status s = compare_settings(&v->model, state, folder, err),
                 tensors = compare_tensors(v, state, folder, err);
     return s ? s : tensors;
@@ -153,10 +141,17 @@ static weft_status load(void *self, const weft_state_view *state, bool *loaded, 
     *loaded = false;
     if (!*folder)
         return WEFT_OK;
-    weft_status s = hf_view_open(&v, folder, HF_EXTRA_REFUSE, err);
+    const hf_tables tables = hf_run_tables(plugin->host);
+    if (!tables.own)
+        return weft_fail(
+            err, WEFT_ERR_INPUT, WEFT_NOWHERE,
+            "[hf] load: the run's model%s%s does not say how it lies in Hugging Face's "
+            "files (<weft/hf.h>), so none can be read",
+            state->model ? ", of the plugin " : "", state->model ? state->model : "");
+    weft_status s = hf_view_open(&v, folder, &tables, HF_EXTRA_REFUSE, err);
     s = s ? s : check(&v, state, folder, err);
     for (int i = 0; i < state->n_tensors && !s; i++)
-        if (!state->tensors[i].moment)
+        if (in_files(&v, &state->tensors[i]))
             s = load_tensor(&v, state, &state->tensors[i], err);
     if (!s && state->rank == 0) {
         if (v.model.notes.size > 0)

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 noinst_LTLIBRARIES += plugins/hf/libhf.la
 plugins_hf_libhf_la_SOURCES = \
+	plugins/hf/boxes.c \
 	plugins/hf/checkpoint.c \
 	plugins/hf/config.c \
+	plugins/hf/config_form.c \
 	plugins/hf/config_keys.c \
 	plugins/hf/config_values.c \
 	plugins/hf/config_write.c \
@@ -13,8 +15,11 @@ plugins_hf_libhf_la_SOURCES = \
 	plugins/hf/import.c \
 	plugins/hf/load.c \
 	plugins/hf/map.c \
+	plugins/hf/model.c \
 	plugins/hf/place.c \
 	plugins/hf/settings.c \
+	plugins/hf/settings_read.c \
+	plugins/hf/table.c \
 	plugins/hf/tokens.c \
 	plugins/hf/view.c \
 	plugins/hf/config.h \

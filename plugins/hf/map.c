@@ -1,12 +1,150 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Where each parameter of a model lies in Hugging Face's files. Llama's are the same, element for
- * element; GPT-2's matrices are transposed, and its q, k, v lie in one. */
+/* Where each parameter of a model lies in Hugging Face's files, by its plugin's table. */
 #include "hf.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
-static hf_tensor *add(hf_map *map)
+/* ---- names ---- */
+
+void hf_name(char name[HF_NAME], const char *pattern, int64_t layer, int64_t index)
+{
+    size_t n = 0;
+    for (const char *c = pattern; *c && n + 24 < HF_NAME;) {
+        const bool is_layer = strncmp(c, "{l}", 3) == 0;
+        if (is_layer || strncmp(c, "{x}", 3) == 0) {
+            n += (size_t)snprintf(name + n, 24, "%lld", (long long)(is_layer ? layer : index));
+            c += 3;
+        } else {
+            name[n++] = *c++;
+        }
+    }
+    name[n] = '\0';
+}
+
+static const char *file_of(const weft_hf_tensor *row)
+{
+    return row->file ? row->file : row->name;
+}
+
+void hf_file_name(const hf_tensor *t, int64_t i, char name[HF_NAME])
+{
+    hf_name(name, file_of(t->row), t->layer, i);
+}
+
+/* {l} is any number. */
+static bool fits(const char *pattern, const char *name)
+{
+    for (; *pattern; pattern++) {
+        if (*pattern == '*' && !pattern[1])
+            return true;
+        if (strncmp(pattern, "{l}", 3) == 0) {
+            size_t digits = strspn(name, "0123456789");
+            if (digits == 0)
+                return false;
+            name += digits;
+            pattern += 2;
+        } else if (*pattern != *name++) {
+            return false;
+        }
+    }
+    return !*name;
+}
+
+static bool is_of_pattern(const char *pattern, const char *name)
+{
+    if (*pattern != '*')
+        return fits(pattern, name);
+    for (; *name; name++)
+        if (fits(pattern + 1, name))
+            return true;
+    return false;
+}
+
+bool hf_is_ignored(const hf_model *m, const char *name)
+{
+    const char *prefix = m->form->prefix ? m->form->prefix : "";
+    for (const weft_hf_tensor *row = m->form->tensors; row->name || row->file; row++) {
+        size_t skip = strncmp(file_of(row), prefix, strlen(prefix)) == 0 ? strlen(prefix) : 0;
+        if (!row->name && hf_model_has(m, row->when, row->unless) &&
+            (is_of_pattern(row->file, name) || is_of_pattern(row->file + skip, name)))
+            return true;
+    }
+    return false;
+}
+
+/* ---- shapes ---- */
+
+int hf_parts(const hf_tensor *t)
+{
+    return t->row->parts > 1 ? t->row->parts : 1;
+}
+
+bool hf_is_stacked(const hf_tensor *t)
+{
+    return strstr(file_of(t->row), "{x}") != NULL;
+}
+
+int64_t hf_files(const hf_tensor *t)
+{
+    return hf_is_stacked(t) ? t->size[0] : 1;
+}
+
+int hf_file_shape(const hf_tensor *t, int64_t size[WEFT_MAX_DIMS])
+{
+    const int skip = hf_is_stacked(t), n = t->n_dims - skip;
+    for (int d = 0; d < t->n_dims; d++)
+        if (d >= skip)
+            size[d - skip] = t->size[d] * (d == t->row->along ? hf_parts(t) : 1);
+    if (t->row->turned && n == 2) {
+        int64_t rows = size[0];
+        size[0] = size[1];
+        size[1] = rows;
+    }
+    return n;
+}
+
+bool hf_next_dim(const hf_model *m, const char **shape, int64_t *known, const char **open,
+                 int *n_open)
+{
+    const char *c = *shape + strspn(*shape, " ");
+    *known = 1;
+    *open = NULL;
+    *n_open = 0;
+    if (!*c)
+        return false;
+    while (*c && *c != ' ') {
+        char word[64];
+        double x;
+        size_t n = strcspn(c, "* ");
+        snprintf(word, sizeof word, "%.*s", (int)n, c);
+        const hf_value *v = hf_model_find(m, word);
+        if (v ? hf_value_number(v, &x) : hf_read_number(word, &x)) {
+            *known *= x >= 0 && x < 1e9 ? (int64_t)x : 0;
+            *known = *known < INT64_C(1) << 40 ? *known : INT64_C(1) << 40;
+        } else {
+            *open = c;
+            ++*n_open;
+        }
+        c += n;
+        c += *c == '*';
+    }
+    *shape = c;
+    return true;
+}
+
+void hf_print_shape(weft_text *text, const int64_t *size, int n)
+{
+    weft_text_add(text, "[");
+    for (int d = 0; d < n; d++)
+        weft_text_print(text, "%s%lld", d ? ", " : "", (long long)size[d]);
+    weft_text_add(text, "]");
+}
+
+/* ---- the map ---- */
+
+static hf_tensor *push(hf_map *map)
 {
     if (map->n == map->capacity) {
         int capacity = map->capacity ? 2 * map->capacity : 256;
@@ -18,115 +156,104 @@ static hf_tensor *add(hf_map *map)
     }
     hf_tensor *t = &map->list[map->n++];
     memset(t, 0, sizeof *t);
-    t->parts = 1;
     return t;
 }
 
-/* A parameter with one name for both. columns 0: a vector. layer < 0: of no block, so without a
- * number in its name. */
-static hf_tensor *add_same(hf_map *map, const char *before, int64_t layer, const char *name,
-                           int64_t rows, int64_t columns)
+static bool is_of_block(const weft_hf_tensor *row)
 {
-    hf_tensor *t = add(map);
+    return row->name && strstr(row->name, "{l}");
+}
+
+static bool is_wanted(const hf_model *m, const weft_hf_tensor *row, int64_t layer)
+{
+    return row->name && !row->other && hf_model_has(m, row->when, row->unless) &&
+           (!row->from || layer >= hf_model_int(m, row->from)) &&
+           (!row->until || layer < hf_model_int(m, row->until));
+}
+
+static weft_status add(hf_map *map, const hf_model *m, const weft_hf_tensor *row, int64_t layer,
+                       weft_error *err)
+{
+    if (!is_wanted(m, row, layer))
+        return WEFT_OK;
+    hf_tensor *t = push(map);
     if (!t)
-        return NULL;
-    if (layer < 0)
-        snprintf(t->name, sizeof t->name, "%s%s", before, name);
-    else
-        snprintf(t->name, sizeof t->name, "%s%lld.%s", before, (long long)layer, name);
-    memcpy(t->hf, t->name, sizeof t->hf);
-    t->n_dims = columns ? 2 : 1;
-    t->size[0] = rows;
-    t->size[1] = columns;
-    return t;
+        return weft_fail_memory(err);
+    t->row = row;
+    t->layer = layer;
+    hf_name(t->name, row->name, layer, 0);
+    const char *shape = row->shape, *open;
+    int64_t size;
+    int n_open;
+    while (t->n_dims < WEFT_MAX_DIMS && hf_next_dim(m, &shape, &size, &open, &n_open))
+        t->size[t->n_dims++] = size;
+    return WEFT_OK;
 }
 
-/* ---- Llama ---- */
-
-static bool add_llama(hf_map *map, const hf_model *m)
+static int by_name(const void *a, const void *b)
 {
-    static const char before[] = "model.layers.";
-    int64_t q = m->heads * m->head_dim, kv = m->kv_heads * m->head_dim, d = m->dim;
-    bool ok = add_same(map, "", -1, "model.embed_tokens.weight", m->vocab, d);
-    for (int64_t l = 0; l < m->layers && ok; l++)
-        ok = add_same(map, before, l, "input_layernorm.weight", d, 0) &&
-             add_same(map, before, l, "self_attn.q_proj.weight", q, d) &&
-             add_same(map, before, l, "self_attn.k_proj.weight", kv, d) &&
-             add_same(map, before, l, "self_attn.v_proj.weight", kv, d) &&
-             add_same(map, before, l, "self_attn.o_proj.weight", d, q) &&
-             add_same(map, before, l, "post_attention_layernorm.weight", d, 0) &&
-             add_same(map, before, l, "mlp.gate_proj.weight", m->ffn, d) &&
-             add_same(map, before, l, "mlp.up_proj.weight", m->ffn, d) &&
-             add_same(map, before, l, "mlp.down_proj.weight", d, m->ffn);
-    ok = ok && add_same(map, "", -1, "model.norm.weight", d, 0);
-    return ok && (m->tied || add_same(map, "", -1, "lm_head.weight", m->vocab, d));
+    return strcmp((*(const hf_tensor *const *)a)->name, (*(const hf_tensor *const *)b)->name);
 }
 
-/* ---- GPT-2 ---- */
-
-static const char gpt2_before[] = "transformer.h.";
-
-/* A Conv1D and its bias. */
-static bool add_conv(hf_map *map, int64_t layer, const char *name, int64_t out, int64_t in)
+static int by_file(const void *a, const void *b)
 {
-    char full[64];
-    snprintf(full, sizeof full, "%s.weight", name);
-    hf_tensor *t = add_same(map, gpt2_before, layer, full, out, in);
-    if (t)
-        t->transposed = true;
-    snprintf(full, sizeof full, "%s.bias", name);
-    return t && add_same(map, gpt2_before, layer, full, out, 0);
+    const hf_tensor *x = *(const hf_tensor *const *)a, *y = *(const hf_tensor *const *)b;
+    char of_x[HF_NAME], of_y[HF_NAME];
+    hf_file_name(x, 0, of_x);
+    hf_file_name(y, 0, of_y);
+    int order = strcmp(of_x, of_y);
+    return order ? order : x->row->part - y->row->part;
 }
 
-static bool add_norm(hf_map *map, const char *before, int64_t layer, const char *name, int64_t d)
+static weft_status say_twice(const hf_model *m, const hf_tensor *x, const hf_tensor *y,
+                             const char *what, weft_error *err)
 {
-    char full[64];
-    snprintf(full, sizeof full, "%s.weight", name);
-    bool ok = add_same(map, before, layer, full, d, 0);
-    snprintf(full, sizeof full, "%s.bias", name);
-    return ok && add_same(map, before, layer, full, d, 0);
+    weft_text text = {0};
+    weft_text_print(&text, "plugin '%s', its table for Hugging Face: %s: '%s' ", m->table->plugin,
+                    what, x->name);
+    hf_print_shape(&text, x->size, x->n_dims);
+    weft_text_print(&text, " and '%s' ", y->name);
+    hf_print_shape(&text, y->size, y->n_dims);
+    weft_status s = weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE, "%s", weft_text_get(&text));
+    weft_text_release(&text);
+    return s;
 }
 
-static bool add_attention(hf_map *map, int64_t layer, int64_t d)
+static weft_status check_twice(const hf_model *m, const hf_map *map, weft_error *err)
 {
-    static const char *const kinds[] = {"weight", "bias"};
-    for (int k = 0; k < 2; k++) {
-        for (int p = 0; p < 3; p++) {
-            char name[64];
-            snprintf(name, sizeof name, "attn.%c_proj.%s", "qkv"[p], kinds[k]);
-            hf_tensor *t = add_same(map, gpt2_before, layer, name, d, k == 0 ? d : 0);
-            if (!t)
-                return false;
-            snprintf(t->hf, sizeof t->hf, "%s%lld.attn.c_attn.%s", gpt2_before, (long long)layer,
-                     kinds[k]);
-            t->transposed = k == 0;
-            t->part = p;
-            t->parts = 3;
-        }
-    }
-    return add_conv(map, layer, "attn.c_proj", d, d);
+    weft_status s = WEFT_OK;
+    const hf_tensor **sorted = weft_alloc(((size_t)map->n + 1) * sizeof(const hf_tensor *));
+    if (!sorted)
+        return weft_fail_memory(err);
+    for (int i = 0; i < map->n; i++)
+        sorted[i] = &map->list[i];
+    qsort(sorted, (size_t)map->n, sizeof *sorted, by_name);
+    for (int i = 1; i < map->n; i++)
+        if (by_name(&sorted[i - 1], &sorted[i]) == 0)
+            s = say_twice(m, sorted[i - 1], sorted[i], "one parameter stands there twice", err);
+    qsort(sorted, (size_t)map->n, sizeof *sorted, by_file);
+    for (int i = 1; i < map->n && !s; i++)
+        if (by_file(&sorted[i - 1], &sorted[i]) == 0)
+            s = say_twice(m, sorted[i - 1], sorted[i], "two parameters lie in one tensor", err);
+    weft_free(sorted);
+    return s;
 }
-
-static bool add_gpt2(hf_map *map, const hf_model *m)
-{
-    int64_t d = m->dim;
-    bool ok = add_same(map, "", -1, "transformer.wte.weight", m->vocab, d) &&
-              add_same(map, "", -1, "transformer.wpe.weight", m->context, d);
-    for (int64_t l = 0; l < m->layers && ok; l++)
-        ok = add_norm(map, gpt2_before, l, "ln_1", d) && add_attention(map, l, d) &&
-             add_norm(map, gpt2_before, l, "ln_2", d) && add_conv(map, l, "mlp.c_fc", m->ffn, d) &&
-             add_conv(map, l, "mlp.c_proj", d, m->ffn);
-    ok = ok && add_norm(map, "transformer.", -1, "ln_f", d);
-    return ok && (m->tied || add_same(map, "", -1, "lm_head.weight", m->vocab, d));
-}
-
-/* ---- the map ---- */
 
 weft_status hf_map_create(const hf_model *m, hf_map *map, weft_error *err)
 {
+    const int64_t layers = hf_model_int(m, m->form->layers);
+    weft_status s = WEFT_OK;
     *map = (hf_map){0};
-    bool ok = m->family == HF_GPT2 ? add_gpt2(map, m) : add_llama(map, m);
-    return ok ? WEFT_OK : weft_fail_memory(err);
+    for (const weft_hf_tensor *row = m->form->tensors; (row->name || row->file) && !s;) {
+        const weft_hf_tensor *end = row + 1;
+        while (is_of_block(row) && is_of_block(end))
+            end++;
+        for (int64_t l = is_of_block(row) ? 0 : -1; l < (is_of_block(row) ? layers : 0); l++)
+            for (const weft_hf_tensor *r = row; r < end && !s; r++)
+                s = add(map, m, r, l, err);
+        row = end;
+    }
+    return s ? s : check_twice(m, map, err);
 }
 
 void hf_map_release(hf_map *map)
@@ -141,17 +268,4 @@ const hf_tensor *hf_map_find(const hf_map *map, const char *name)
         if (strcmp(map->list[i].name, name) == 0)
             return &map->list[i];
     return NULL;
-}
-
-void hf_shape(const hf_tensor *t, int64_t size[2])
-{
-    int64_t out = t->size[0] * t->parts;
-    size[0] = t->transposed ? t->size[1] : out;
-    size[1] = t->transposed ? out : t->size[1];
-}
-
-const char *hf_family_plugin(hf_family family)
-{
-    static const char *const names[HF_FAMILIES] = {"llama3", "gpt2"};
-    return names[family];
 }

@@ -198,12 +198,6 @@ void hf_shards_release(hf_shards *s)
     *s = (hf_shards){0};
 }
 
-int64_t hf_rows_at_once(int64_t row_bytes)
-{
-    enum { MOST = 32 << 20 };
-    return row_bytes >= MOST ? 1 : MOST / row_bytes;
-}
-
 void hf_show_progress(const hf_options *o, int done, int all)
 {
     if (o->host->terminal)

@@ -3,6 +3,7 @@
  * config.json describes, no more, no fewer. */
 #include "hf.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 enum { MOST_NAMED = 20 }; /* complaints of one kind */
@@ -123,78 +124,123 @@ static weft_status open_files(hf_view *v, const char *folder, weft_error *err)
 
 /* ---- tensors ---- */
 
-static bool ends_with(const char *name, const char *end)
-{
-    size_t n = strlen(name), m = strlen(end);
-    return n >= m && strcmp(name + n - m, end) == 0;
-}
-
-/* What older files hold beside parameters: masks, rotary frequencies, the head that is the
- * embedding. */
-static bool is_ignored(const hf_model *m, const char *name)
-{
-    if (m->tied && strcmp(name, "lm_head.weight") == 0)
-        return true;
-    if (m->family == HF_GPT2)
-        return ends_with(name, ".attn.bias") || ends_with(name, ".attn.masked_bias");
-    return ends_with(name, ".rotary_emb.inv_freq");
-}
-
 /* Files of the bare model leave the first word of the names out. */
-static const weft_stored *find_stored(const hf_view *v, const char *hf)
+static const char *bare_name(const hf_model *m, const char *name)
 {
-    const char *prefix = v->model.family == HF_GPT2 ? "transformer." : "model.";
-    const weft_stored *found = weft_folder_find(v->folder, hf);
-    if (!found && strncmp(hf, prefix, strlen(prefix)) == 0)
-        found = weft_folder_find(v->folder, hf + strlen(prefix));
-    return found;
+    const size_t n = m->form->prefix ? strlen(m->form->prefix) : 0;
+    return n && strncmp(name, m->form->prefix, n) == 0 ? name + n : NULL;
 }
 
-static void print_shape(weft_text *text, const int64_t *size, int n)
+/* Tensor i's x-th, as the files call it. */
+static void name_in_files(const hf_view *v, int i, int64_t x, char name[HF_NAME])
 {
-    for (int d = 0; d < n; d++)
-        weft_text_print(text, "%s%lld", d ? ", " : "", (long long)size[d]);
+    char whole[HF_NAME];
+    const char *bare;
+    hf_file_name(&v->map.list[i], x, whole);
+    bare = v->bare[i] ? bare_name(&v->model, whole) : NULL;
+    memcpy(name, bare ? bare : whole, strlen(bare ? bare : whole) + 1);
 }
 
-static weft_status wrong_shape(const weft_stored *t, const hf_tensor *want, const char *folder,
-                               weft_error *err)
+static const weft_stored *find_stored(const hf_view *v, int i, int64_t x)
+{
+    char name[HF_NAME];
+    name_in_files(v, i, x, name);
+    return weft_folder_find(v->folder, name);
+}
+
+/* Under its name or without the prefix, in this row's place. */
+static bool is_there(hf_view *v, int i)
+{
+    for (int bare = 0; bare < 2; bare++) {
+        v->bare[i] = bare;
+        if (find_stored(v, i, 0))
+            return true;
+    }
+    v->bare[i] = false;
+    return false;
+}
+
+/* A tensor may lie in the place of a later row. */
+static void choose_place(hf_view *v, int i)
+{
+    hf_tensor *t = &v->map.list[i];
+    const weft_hf_tensor *first = t->row;
+    if (is_there(v, i))
+        return;
+    for (const weft_hf_tensor *row = first + 1; row->name || row->file; row++) {
+        if (!row->name || !row->other || strcmp(row->name, first->name) != 0)
+            continue;
+        t->row = row;
+        if (is_there(v, i))
+            return;
+    }
+    t->row = first;
+}
+
+static weft_status wrong_shape(const hf_view *v, const weft_stored *t, const hf_tensor *want,
+                               const char *folder, weft_error *err)
 {
     weft_text text = {0};
-    int64_t size[2];
-    hf_shape(want, size);
-    weft_text_print(&text, "'%s' is [", t->name);
-    print_shape(&text, t->size, t->n_dims);
-    weft_text_add(&text, "]; config.json says [");
-    print_shape(&text, size, want->n_dims);
-    weft_status s =
-        weft_fail(err, WEFT_ERR_INPUT, ((weft_where){folder, 0}), "%s]", weft_text_get(&text));
+    int64_t size[WEFT_MAX_DIMS];
+    int n = hf_file_shape(want, size);
+    weft_text_print(&text, "'%s' is ", t->name);
+    hf_print_shape(&text, t->size, t->n_dims);
+    weft_text_add(&text, "; config.json says ");
+    hf_print_shape(&text, size, n);
+    weft_status s = weft_fail(err, WEFT_ERR_INPUT, ((weft_where){folder, 0}),
+                              "%s, with the plugin %s ('%s' is [%s])", weft_text_get(&text),
+                              v->model.table->plugin, want->row->name, want->row->shape);
     weft_text_release(&text);
     return s;
+}
+
+static weft_status is_missing(const hf_view *v, int i, int64_t x, const char *folder,
+                              weft_error *err)
+{
+    char name[HF_NAME];
+    weft_text text = {0};
+    int64_t size[WEFT_MAX_DIMS];
+    hf_file_name(&v->map.list[i], x, name);
+    hf_print_shape(&text, size, hf_file_shape(&v->map.list[i], size));
+    weft_status s = weft_fail(err, WEFT_ERR_INPUT, ((weft_where){folder, 0}),
+                              "tensor '%s' is missing; the plugin %s has it as %s", name,
+                              v->model.table->plugin, weft_text_get(&text));
+    weft_text_release(&text);
+    return s;
+}
+
+static weft_status check_stored(const hf_view *v, const hf_tensor *want, const weft_stored *t,
+                                const char *folder, weft_error *err)
+{
+    int64_t size[WEFT_MAX_DIMS];
+    const int n = hf_file_shape(want, size);
+    bool fits = t->n_dims == n;
+    for (int d = 0; d < n && fits; d++)
+        fits = t->size[d] == size[d];
+    if (!fits)
+        return want->row->part ? WEFT_ERR_INPUT : wrong_shape(v, t, want, folder, err);
+    const bool f16 = t->dtype == WEFT_DTYPES && strcmp(t->type, "F16") == 0;
+    if (f16 || (weft_dtype_is_float(t->dtype) && !weft_dtype_is_f8(t->dtype)))
+        return WEFT_OK;
+    return want->row->part
+               ? WEFT_ERR_INPUT
+               : weft_fail(err, WEFT_ERR_INPUT, ((weft_where){folder, 0}),
+                           "'%s' is %s; weft reads F32, BF16, F16 and F64", t->name, t->type);
 }
 
 static weft_status match_one(hf_view *v, int i, const char *folder, int *missing, weft_error *err)
 {
     const hf_tensor *want = &v->map.list[i];
-    const weft_stored *t = find_stored(v, want->hf);
-    int64_t size[2];
-    if (!t) {
-        if (want->part == 0 && (*missing)++ < MOST_NAMED)
-            weft_fail(err, WEFT_ERR_INPUT, ((weft_where){folder, 0}), "tensor '%s' is missing",
-                      want->hf);
-        return WEFT_ERR_INPUT;
+    weft_status s = WEFT_OK;
+    choose_place(v, i);
+    for (int64_t x = 0; x < hf_files(want); x++) {
+        const weft_stored *t = find_stored(v, i, x);
+        weft_status one = t ? check_stored(v, want, t, folder, err) : WEFT_ERR_INPUT;
+        if (!t && want->row->part == 0 && (*missing)++ < MOST_NAMED)
+            one = is_missing(v, i, x, folder, err);
+        s = s ? s : one;
     }
-    v->names[i] = t->name;
-    hf_shape(want, size);
-    if (t->n_dims != want->n_dims || t->size[0] != size[0] ||
-        (want->n_dims > 1 && t->size[1] != size[1]))
-        return want->part ? WEFT_ERR_INPUT : wrong_shape(t, want, folder, err);
-    bool f16 = t->dtype == WEFT_DTYPES && strcmp(t->type, "F16") == 0;
-    if (!f16 && (!weft_dtype_is_float(t->dtype) || weft_dtype_is_f8(t->dtype)))
-        return want->part
-                   ? WEFT_ERR_INPUT
-                   : weft_fail(err, WEFT_ERR_INPUT, ((weft_where){folder, 0}),
-                               "'%s' is %s; weft reads F32, BF16, F16 and F64", t->name, t->type);
-    return WEFT_OK;
+    return s;
 }
 
 static int compare_texts(const void *a, const void *b)
@@ -202,25 +248,39 @@ static int compare_texts(const void *a, const void *b)
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
+/* The names of all tensors that are the model's, sorted. */
+static weft_status list_known(const hf_view *v, const char ***out, size_t *n, weft_error *err)
+{
+    int64_t all = 1;
+    for (int i = 0; i < v->map.n; i++)
+        all += hf_files(&v->map.list[i]);
+    const char **list = weft_alloc((size_t)all * sizeof *list);
+    *out = list;
+    *n = 0;
+    if (!list)
+        return weft_fail_memory(err);
+    for (int i = 0; i < v->map.n; i++)
+        for (int64_t x = 0; x < hf_files(&v->map.list[i]); x++) {
+            const weft_stored *t = find_stored(v, i, x);
+            if (t)
+                list[(*n)++] = t->name;
+        }
+    qsort(list, *n, sizeof *list, compare_texts);
+    return WEFT_OK;
+}
+
 static weft_status find_extras(hf_view *v, weft_error *err)
 {
-    weft_status s = WEFT_OK;
-    size_t n = (size_t)v->map.n;
-    const char **sorted = weft_alloc((n + 1) * sizeof *sorted);
-    if (!sorted)
-        return weft_fail_memory(err);
-    size_t known = 0;
-    for (size_t i = 0; i < n; i++)
-        if (v->names[i])
-            sorted[known++] = v->names[i];
-    qsort(sorted, known, sizeof *sorted, compare_texts);
+    const char **known;
+    size_t n;
+    weft_status s = list_known(v, &known, &n, err);
     for (int i = 0; i < weft_folder_count(v->folder) && !s; i++) {
         const weft_stored *t = weft_folder_get(v->folder, i);
-        if (!is_ignored(&v->model, t->name) &&
-            !bsearch(&t->name, sorted, known, sizeof *sorted, compare_texts))
+        if (!bsearch(&t->name, known, n, sizeof *known, compare_texts) &&
+            !hf_is_ignored(&v->model, t->name))
             s = hf_extras_add(&v->extras, t, err);
     }
-    weft_free(sorted);
+    weft_free(known);
     return s;
 }
 
@@ -228,8 +288,8 @@ static weft_status match(hf_view *v, const char *folder, hf_extra extra, weft_er
 {
     weft_status s = WEFT_OK;
     int missing = 0;
-    v->names = weft_alloc_zero((size_t)v->map.n, sizeof *v->names);
-    if (!v->names)
+    v->bare = weft_alloc_zero((size_t)v->map.n + 1, sizeof *v->bare);
+    if (!v->bare)
         return weft_fail_memory(err);
     for (int i = 0; i < v->map.n; i++) {
         weft_status one = match_one(v, i, folder, &missing, err);
@@ -245,10 +305,11 @@ static weft_status match(hf_view *v, const char *folder, hf_extra extra, weft_er
 
 /* ---- the view ---- */
 
-weft_status hf_view_open(hf_view *v, const char *folder, hf_extra extra, weft_error *err)
+weft_status hf_view_open(hf_view *v, const char *folder, const hf_tables *tables, hf_extra extra,
+                         weft_error *err)
 {
     *v = (hf_view){0};
-    weft_status s = hf_config_read(folder, &v->model, err);
+    weft_status s = hf_config_read(folder, tables, &v->model, err);
     s = s ? s : hf_map_create(&v->model, &v->map, err);
     s = s ? s : open_files(v, folder, err);
     return s ? s : match(v, folder, extra, err);
@@ -258,16 +319,24 @@ void hf_view_close(hf_view *v)
 {
     hf_extras_release(&v->extras);
     weft_folder_destroy(v->folder);
-    weft_free(v->names);
+    weft_free(v->bare);
     hf_map_release(&v->map);
     hf_model_release(&v->model);
     *v = (hf_view){0};
 }
 
+/* The widest of what it lies in. */
 weft_dtype hf_view_dtype(const hf_view *v, int i)
 {
-    weft_dtype dtype = weft_folder_find(v->folder, v->names[i])->dtype;
-    return dtype == WEFT_DTYPES ? WEFT_F32 : dtype; /* f16: f32 holds it exactly */
+    weft_dtype widest = WEFT_BF16;
+    for (int64_t x = 0; x < hf_files(&v->map.list[i]); x++) {
+        const weft_stored *t = find_stored(v, i, x);
+        if (t && t->dtype == WEFT_F64)
+            widest = WEFT_F64;
+        else if (t && t->dtype != WEFT_BF16 && widest == WEFT_BF16)
+            widest = WEFT_F32; /* f16, too, which it holds exactly */
+    }
+    return widest;
 }
 
 void hf_transpose(const void *from, int64_t rows, int64_t columns, void *to, int64_t stride,
@@ -284,22 +353,38 @@ void hf_transpose(const void *from, int64_t rows, int64_t columns, void *to, int
                            source + (size_t)(i * columns + j) * bytes, bytes);
 }
 
+/* A box of one tensor of the files, in their order of dims. */
+static weft_status read_turned(hf_view *v, const char *name, const int64_t *lo, const int64_t *size,
+                               weft_dtype dtype, void *to, weft_error *err)
+{
+    const int64_t at[2] = {lo[1], lo[0]}, box[2] = {size[1], size[0]};
+    void *rows = weft_alloc((size_t)(box[0] * box[1]) * weft_dtype_size(dtype));
+    if (!rows)
+        return weft_fail_memory(err);
+    weft_status s = weft_folder_read(v->folder, name, at, box, dtype, rows, err);
+    if (!s)
+        hf_transpose(rows, box[0], box[1], to, box[0], weft_dtype_size(dtype));
+    weft_free(rows);
+    return s;
+}
+
 weft_status hf_view_read(hf_view *v, int i, const int64_t *lo, const int64_t *size,
                          weft_dtype dtype, void *to, weft_error *err)
 {
     const hf_tensor *t = &v->map.list[i];
-    int64_t shift = t->part * t->size[0];
-    if (!t->transposed) {
-        const int64_t at[2] = {lo[0] + shift, t->n_dims > 1 ? lo[1] : 0};
-        return weft_folder_read(v->folder, v->names[i], at, size, dtype, to, err);
+    const bool stacked = hf_is_stacked(t);
+    int64_t at[WEFT_MAX_DIMS] = {0}, count = (int64_t)weft_dtype_size(dtype);
+    weft_status s = WEFT_OK;
+    for (int d = 0; d < t->n_dims; d++) {
+        at[d] = lo[d] + (hf_parts(t) > 1 && d == t->row->along ? t->row->part * t->size[d] : 0);
+        count *= d < stacked ? 1 : size[d];
     }
-    const int64_t at[2] = {lo[1], lo[0] + shift}, box[2] = {size[1], size[0]};
-    void *rows = weft_alloc((size_t)(box[0] * box[1]) * weft_dtype_size(dtype));
-    if (!rows)
-        return weft_fail_memory(err);
-    weft_status s = weft_folder_read(v->folder, v->names[i], at, box, dtype, rows, err);
-    if (!s)
-        hf_transpose(rows, box[0], box[1], to, box[0], weft_dtype_size(dtype));
-    weft_free(rows);
+    for (int64_t k = 0; k < (stacked ? size[0] : 1) && !s; k++) {
+        char name[HF_NAME], *out = (char *)to + k * count;
+        name_in_files(v, i, stacked ? lo[0] + k : 0, name);
+        s = t->row->turned
+                ? read_turned(v, name, at + stacked, size + stacked, dtype, out, err)
+                : weft_folder_read(v->folder, name, at + stacked, size + stacked, dtype, out, err);
+    }
     return s;
 }

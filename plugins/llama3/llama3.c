@@ -96,9 +96,42 @@ static void build(void *self, weft_graph *g)
     weft_decoder_build(g, m->host, "llama3", &m->d, NULL, m);
 }
 
+/* ---- Hugging Face: the same names, element for element ---- */
+
+static const weft_hf_tensor hf_tensors[] = {WEFT_DECODER_HF_EMBEDDING,
+                                            WEFT_DECODER_HF_ATTENTION,
+                                            WEFT_DECODER_HF_SWIGLU,
+                                            WEFT_DECODER_HF_HEAD,
+                                            {0}};
+static const weft_hf_key hf_keys[] = {
+    WEFT_DECODER_HF_KEYS("num_attention_heads", "hidden_size/num_attention_heads", "2048", "1e-6"),
+    {"intermediate_size", .key = "ffn_dim"},
+    {"attention_bias", .written = "false"},
+    {"mlp_bias", .written = "false"},
+    {0}};
+static const weft_hf_key hf_stretched[] = {
+    {"factor", .key = "rope_factor"},
+    {"high_freq_factor", .key = "rope_high"},
+    {"low_freq_factor", "rope_low", .below = "high_freq_factor"},
+    {"original_max_position_embeddings", "rope_original", .whole = true},
+    {0}};
+static const weft_hf_rope_type hf_rope_types[] = {{"llama3", "rope_scaling", "yes", hf_stretched},
+                                                  {0}};
+static const weft_hf_rope hf_rope = {"rope_theta", 10000, hf_rope_types};
+static const weft_hf_form hf_form = {.type = "llama",
+                                     .architecture = "LlamaForCausalLM",
+                                     .prefix = "model.",
+                                     .layers = "n_layers",
+                                     .tensors = hf_tensors,
+                                     .keys = hf_keys,
+                                     .rope = &hf_rope};
+static const weft_hf_form *const hf_forms[] = {&hf_form, NULL};
+static const weft_hf_model hf = {sizeof hf, "llama3", params, hf_forms};
+
 static const char *const gives[] = {"model", NULL};
 static const weft_contribution contributions[] = {
     {.kind = WEFT_PASS, .stage = WEFT_STAGE_GRAPH, .graph = build, .gives = gives},
+    {.kind = WEFT_SERVICE, .service = "hf_model", .table = &hf},
     {.kind = WEFT_END}};
 
 WEFT_PLUGIN(llama3) = {

@@ -70,9 +70,50 @@ static void build(void *self, weft_graph *g)
     weft_decoder_build(g, m->host, "mixtral", &m->d, feed_forward, m);
 }
 
+/* ---- Hugging Face: experts lie there one by one, or, where Transformers was told to, together,
+ * gate and up in one and under its own names ---- */
+
+#define HF_MOE "model.layers.{l}.block_sparse_moe."
+#define HF_MLP "model.layers.{l}.mlp."
+#define HF_UP  "n_experts ffn_dim dim"
+static const weft_hf_tensor hf_tensors[] = {
+    WEFT_DECODER_HF_EMBEDDING,
+    WEFT_DECODER_HF_ATTENTION,
+    {HF_MOE "gate.weight", .shape = "n_experts dim"},
+    {HF_MOE "experts.w1.weight", HF_UP, .file = HF_MOE "experts.{x}.w1.weight"},
+    {HF_MOE "experts.w2.weight", "n_experts dim ffn_dim", .file = HF_MOE "experts.{x}.w2.weight"},
+    {HF_MOE "experts.w3.weight", HF_UP, .file = HF_MOE "experts.{x}.w3.weight"},
+    {HF_MOE "gate.weight", "n_experts dim", .file = HF_MLP "gate.weight", .other = true},
+    {HF_MOE "experts.w1.weight", HF_UP, .file = HF_MLP "experts.gate_up_proj", .part = 0,
+     .parts = 2, .along = 1, .other = true},
+    {HF_MOE "experts.w3.weight", HF_UP, .file = HF_MLP "experts.gate_up_proj", .part = 1,
+     .parts = 2, .along = 1, .other = true},
+    {HF_MOE "experts.w2.weight", "n_experts dim ffn_dim", .file = HF_MLP "experts.down_proj",
+     .other = true},
+    WEFT_DECODER_HF_HEAD,
+    {0}};
+static const weft_hf_key hf_keys[] = {
+    WEFT_DECODER_HF_KEYS("8", "hidden_size/num_attention_heads", "131072", "1e-5"),
+    {"intermediate_size", "ffn_dim", .standard = "14336"},
+    {"num_local_experts", "n_experts", .standard = "8"},
+    {"num_experts_per_tok", "top_k", .standard = "2"},
+    {0}};
+static const weft_hf_rope hf_rope = {"rope_theta", 1e6, NULL};
+static const weft_hf_form hf_form = {.type = "mixtral",
+                                     .architecture = "MixtralForCausalLM",
+                                     .prefix = "model.",
+                                     .layers = "n_layers",
+                                     .with = "moe",
+                                     .tensors = hf_tensors,
+                                     .keys = hf_keys,
+                                     .rope = &hf_rope};
+static const weft_hf_form *const hf_forms[] = {&hf_form, NULL};
+static const weft_hf_model hf = {sizeof hf, "mixtral", params, hf_forms};
+
 static const char *const needs[] = {"experts", NULL}, *const gives[] = {"model", NULL};
 static const weft_contribution contributions[] = {
     {.kind = WEFT_PASS, .stage = WEFT_STAGE_GRAPH, .graph = build, .needs = needs, .gives = gives},
+    {.kind = WEFT_SERVICE, .service = "hf_model", .table = &hf},
     {.kind = WEFT_END}};
 
 WEFT_PLUGIN(mixtral) = {

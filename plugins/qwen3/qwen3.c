@@ -102,9 +102,79 @@ static void build(void *self, weft_graph *g)
     weft_decoder_build(g, m->host, "qwen3", &m->d, feed_forward, m);
 }
 
+/* ---- Hugging Face: a kind of folder for each; experts lie there one by one, or, where
+ * Transformers was told to, together, gate and up in one ---- */
+
+#define HF_NORMS                                                                                   \
+    {"model.layers.{l}.self_attn.q_norm.weight", .shape = "head_dim"},                             \
+    {                                                                                              \
+        "model.layers.{l}.self_attn.k_norm.weight", .shape = "head_dim"                            \
+    }
+#define HF_EXPERTS "model.layers.{l}.mlp.experts."
+static const weft_hf_tensor hf_dense[] = {
+    WEFT_DECODER_HF_EMBEDDING, WEFT_DECODER_HF_ATTENTION, HF_NORMS,
+    WEFT_DECODER_HF_SWIGLU,    WEFT_DECODER_HF_HEAD,      {0}};
+static const weft_hf_tensor hf_of_experts[] = {
+    WEFT_DECODER_HF_EMBEDDING,
+    WEFT_DECODER_HF_ATTENTION,
+    HF_NORMS,
+    {"model.layers.{l}.mlp.gate.weight", .shape = "n_experts dim"},
+    {HF_EXPERTS "gate_proj.weight", "n_experts expert_dim dim",
+     .file = HF_EXPERTS "{x}.gate_proj.weight"},
+    {HF_EXPERTS "up_proj.weight", "n_experts expert_dim dim",
+     .file = HF_EXPERTS "{x}.up_proj.weight"},
+    {HF_EXPERTS "down_proj.weight", "n_experts dim expert_dim",
+     .file = HF_EXPERTS "{x}.down_proj.weight"},
+    {HF_EXPERTS "gate_proj.weight", "n_experts expert_dim dim", .file = HF_EXPERTS "gate_up_proj",
+     .part = 0, .parts = 2, .along = 1, .other = true},
+    {HF_EXPERTS "up_proj.weight", "n_experts expert_dim dim", .file = HF_EXPERTS "gate_up_proj",
+     .part = 1, .parts = 2, .along = 1, .other = true},
+    {HF_EXPERTS "down_proj.weight", "n_experts dim expert_dim", .file = HF_EXPERTS "down_proj",
+     .other = true},
+    WEFT_DECODER_HF_HEAD,
+    {0}};
+static const weft_hf_key hf_dense_keys[] = {WEFT_DECODER_HF_KEYS("32", "128", "32768", "1e-6"),
+                                            {"intermediate_size", "ffn_dim", .standard = "22016"},
+                                            {"attention_bias", .written = "false"},
+                                            {"use_sliding_window", .written = "false"},
+                                            {0}};
+static const weft_hf_key hf_keys_of_experts[] = {
+    WEFT_DECODER_HF_KEYS("4", "hidden_size/num_attention_heads", "32768", "1e-6"),
+    {"intermediate_size", "ffn_dim", .standard = "6144"}, /* of no block */
+    {"num_local_experts", "n_experts", .standard = "128", .old = "num_experts"},
+    {"num_experts_per_tok", "top_k", .standard = "8"},
+    {"moe_intermediate_size", "expert_dim", .standard = "768"},
+    {"norm_topk_prob", "norm_top_k", .standard = "false"},
+    {"decoder_sparse_step", .is = "1"},
+    {"mlp_only_layers", .is = "[]"},
+    {"attention_bias", .written = "false"},
+    {"use_sliding_window", .written = "false"},
+    {0}};
+static const weft_hf_rope hf_rope = {"rope_theta", 10000, NULL};
+static const weft_hf_form hf_form_dense = {.type = "qwen3",
+                                           .architecture = "Qwen3ForCausalLM",
+                                           .unless = "n_experts",
+                                           .prefix = "model.",
+                                           .layers = "n_layers",
+                                           .tensors = hf_dense,
+                                           .keys = hf_dense_keys,
+                                           .rope = &hf_rope};
+static const weft_hf_form hf_form_of_experts = {.type = "qwen3_moe",
+                                                .architecture = "Qwen3MoeForCausalLM",
+                                                .when = "n_experts",
+                                                .prefix = "model.",
+                                                .layers = "n_layers",
+                                                .with = "moe",
+                                                .tensors = hf_of_experts,
+                                                .keys = hf_keys_of_experts,
+                                                .rope = &hf_rope};
+static const weft_hf_form *const hf_forms[] = {&hf_form_dense, &hf_form_of_experts, NULL};
+static const weft_hf_model hf = {sizeof hf, "qwen3", params, hf_forms};
+
 static const char *const needs[] = {"experts?", NULL}, *const gives[] = {"model", NULL};
 static const weft_contribution contributions[] = {
     {.kind = WEFT_PASS, .stage = WEFT_STAGE_GRAPH, .graph = build, .needs = needs, .gives = gives},
+    {.kind = WEFT_SERVICE, .service = "hf_model", .table = &hf},
     {.kind = WEFT_END}};
 
 WEFT_PLUGIN(qwen3) = {

@@ -2,19 +2,21 @@
 # SPDX-License-Identifier: Apache-2.0
 """Writes the folders tests/golden/hf/NAME: small random models as Hugging Face Transformers saves them, and the logits that it computes.
 
-    /tmp/golden/bin/python tests/golden/generate_hf.py      (the same environment as for generate.py)
+    /tmp/golden/bin/python tests/golden/generate_hf.py [NAME...]      (the same environment as for generate.py)
 
 Besides what save_pretrained writes there is expected.safetensors: ids i32 [samples, seq] and logits [samples, seq, vocab], computed in f64.
 """
 
 import os
 import shutil
+import sys
 
 import numpy as np
 import torch
 from generate import HERE, VOCAB, randomize, scaled_rope, widen
 from safetensors.numpy import save_file
-from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
+from transformers import (GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM, MixtralConfig, MixtralForCausalLM, Qwen3Config, Qwen3ForCausalLM,
+                          Qwen3MoeConfig, Qwen3MoeForCausalLM)
 
 IDS = {"vocab_size": VOCAB, "bos_token_id": 1, "eos_token_id": 2}
 
@@ -24,7 +26,16 @@ def llama(**keys):
                                                      max_position_embeddings=64, attn_implementation="eager") | keys))
 
 
+def decoder(Config, Model, **keys):
+    """head_dim is not hidden_size / num_attention_heads; experts are few, and a token has two of them."""
+    return Model(Config(**IDS | dict(hidden_size=16, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2, head_dim=6,
+                                     max_position_embeddings=64, attn_implementation="eager", experts_implementation="eager",
+                                     rope_parameters={"rope_type": "default", "rope_theta": 77.0}) | keys))
+
+
 def write(name, model, **keys):
+    if len(sys.argv) > 1 and name not in sys.argv[1:]:
+        return
     folder = os.path.join(HERE, "hf", name)
     shutil.rmtree(folder, ignore_errors=True)
     randomize(model, torch.Generator().manual_seed(len(name)))
@@ -45,6 +56,14 @@ def main():
           max_shard_size="8KB")
     write("llama_tied", llama(num_key_value_heads=1, tie_word_embeddings=True, rope_parameters=scaled_rope() | {"rope_theta": 100.0, "original_max_position_embeddings": 16}))
     write("gpt2", GPT2LMHeadModel(GPT2Config(**IDS, n_embd=16, n_layer=2, n_head=4, n_inner=44, n_positions=20, attn_implementation="eager")))
+    write("qwen3", decoder(Qwen3Config, Qwen3ForCausalLM, intermediate_size=26, rms_norm_eps=1e-3))
+    experts = dict(num_experts=5, num_experts_per_tok=2, moe_intermediate_size=10, intermediate_size=26)
+    # The weights of experts norm to 1 in one and not in the other, whose files have them together.
+    write("qwen3_moe", decoder(Qwen3MoeConfig, Qwen3MoeForCausalLM, norm_topk_prob=True, **experts))
+    write("qwen3_moe_stacked", decoder(Qwen3MoeConfig, Qwen3MoeForCausalLM, norm_topk_prob=False, **experts), save_original_format=False)
+    write("mixtral", decoder(MixtralConfig, MixtralForCausalLM, num_local_experts=4, num_experts_per_tok=2, intermediate_size=10), max_shard_size="8KB")
+    write("mixtral_stacked", decoder(MixtralConfig, MixtralForCausalLM, num_local_experts=4, num_experts_per_tok=2, intermediate_size=10),
+          save_original_format=False)
 
 
 if __name__ == "__main__":

@@ -205,7 +205,8 @@ static weft_status settings_of_format(generate_source *s, const char *path, weft
     if (!status) {
         const weft_entry entry =
             weft_enter(weft_plugins_giver(plugins, format), "settings", WEFT_NOWHERE, err);
-        status = weft_leave(&entry, format->settings(path, &ini, err));
+        const weft_finder finder = {plugins->search, weft_cli_find_plugin};
+        status = weft_leave(&entry, format->settings(path, &finder, &ini, err));
     }
     if (!status && !(s->ini = weft_strdup(weft_text_get(&ini))))
         status = weft_fail_memory(err);

@@ -15,8 +15,41 @@
 /* last: it needs the headers above */
 #include <cmocka.h>
 
-static const char *const cases[] = {"llama", "llama_tied", "gpt2"};
-enum { CASES = sizeof cases / sizeof cases[0] };
+static const char *const cases[] = {"llama", "llama_tied", "gpt2", "qwen3", "qwen3_moe", "mixtral",
+                                    /* experts of a block in one tensor, which is only read */
+                                    "qwen3_moe_stacked", "mixtral_stacked"};
+enum { CASES = sizeof cases / sizeof cases[0], WRITTEN = CASES - 2 };
+
+/* ---- the models' tables ---- */
+
+static weft_search *search;
+
+static weft_status find_plugin(void *self, const char *name, const weft_plugin **out,
+                               weft_error *err)
+{
+    weft_module module;
+    (void)self;
+    weft_status s = weft_module_open(search, name, WEFT_NOWHERE, &module, err);
+    *out = s ? NULL : module.plugin;
+    return s;
+}
+
+static const weft_finder finder = {NULL, find_plugin};
+static const hf_tables tables = {.plugins = &finder};
+
+static int open_search(void **state)
+{
+    weft_error err = {0};
+    (void)state;
+    return weft_search_create(NULL, &search, &err) != WEFT_OK;
+}
+
+static int close_search(void **state)
+{
+    (void)state;
+    weft_search_destroy(search);
+    return 0;
+}
 
 static char *golden_folder(const char *name)
 {
@@ -73,7 +106,8 @@ static weft_status keep_text(const weft_command_host *host, const void *data, si
 static weft_status convert(weft_text *out, weft_error *err, const char *const *words)
 {
     const weft_log log = {drop_line, out};
-    const weft_command_host host = {.log = &log, .threads = 1, .write = keep_text};
+    const weft_command_host host = {
+        .log = &log, .threads = 1, .write = keep_text, .plugins = &finder};
     char *argv[16] = {(char *)(uintptr_t) "convert"};
     int argc = 1;
     for (; words[argc - 1]; argc++)
@@ -120,7 +154,7 @@ static void compare_logits(const char *name, const char *load, const char *rest,
     weft_text ini = {0};
     model_run m;
     check(safetensors_read(file, &expected, &err), &err);
-    check(hf_config_read(folder, &model, &err), &err);
+    check(hf_config_read(folder, &tables, &model, &err), &err);
     const weft_safetensor *ids = safetensors_find(expected, "ids"),
                           *want = safetensors_find(expected, "logits");
     int64_t seq = ids->size[1], vocab = want->size[2];
@@ -129,7 +163,8 @@ static void compare_logits(const char *name, const char *load, const char *rest,
                     "2\n%s[sample]\ncontext = %d\n[hf]\nload = %s\n",
                     (int)seq, rest, (int)seq, load ? load : folder);
     hf_settings_section(&model, &ini);
-    char *plugins = weft_format("cpu %s sample hf adamw", hf_family_plugin(model.family));
+    char *plugins = weft_format("cpu %s %s sample hf adamw",
+                                model.form->with ? model.form->with : "", model.table->plugin);
     model_run_start(&m, plugins, weft_text_get(&ini));
     load_weights(&m);
     model_run_feed(&m, &(model_samples){.ids = ids->data, .samples = ids->size[0]});
@@ -186,7 +221,7 @@ static void open_folder(const char *path, weft_folder **folder)
 {
     weft_error err = {0};
     hf_view v;
-    check(hf_view_open(&v, path, HF_EXTRA_REFUSE, &err), &err);
+    check(hf_view_open(&v, path, &tables, HF_EXTRA_REFUSE, &err), &err);
     *folder = v.folder;
     v.folder = NULL;
     hf_view_close(&v);
@@ -229,7 +264,7 @@ static void assert_same_tensors(const char *a, const char *b)
 static void there_and_back_is_the_same(void **state)
 {
     (void)state;
-    for (int c = 0; c < CASES; c++) {
+    for (int c = 0; c < WRITTEN; c++) {
         char *from = golden_folder(cases[c]);
         CONVERT(from, "there", "--force", "--max-shard-size", "3KB");
         CONVERT("there", "back", "--force", "--max-shard-size=9kb");
@@ -267,21 +302,21 @@ static void companions_go_along(void **state)
 
 /* ---- parts ---- */
 
-static void compare_box(hf_view *v, int i, const int64_t *lo, const int64_t *size,
-                        const float *whole)
+/* Numbers of a box [lo, lo + size) of a tensor of up to three dims, seen as three. */
+static void compare_box(hf_view *v, int i, const int64_t lo[3], const int64_t size[3],
+                        const int64_t whole_size[3], const float *whole)
 {
     const hf_tensor *t = &v->map.list[i];
-    int64_t columns = t->n_dims > 1 ? t->size[1] : 1, n = t->n_dims > 1 ? size[1] : 1,
-            first = t->n_dims > 1 ? lo[1] : 0;
-    float *part = weft_alloc((size_t)(size[0] * n) * sizeof *part);
+    const int skip = 3 - t->n_dims;
+    float *part = weft_alloc((size_t)(size[0] * size[1] * size[2]) * sizeof *part);
     weft_error err = {0};
     assert_non_null(part);
-    check(hf_view_read(v, i, lo, size, WEFT_F32, part, &err), &err);
-    for (int64_t r = 0; r < size[0]; r++)
-        for (int64_t c = 0; c < n; c++)
-            if (part[r * n + c] != whole[(lo[0] + r) * columns + first + c])
-                fail_msg("%s: row %d, column %d of a part differ from the whole", t->name,
-                         (int)(lo[0] + r), (int)(first + c));
+    check(hf_view_read(v, i, lo + skip, size + skip, WEFT_F32, part, &err), &err);
+    for (int64_t k = 0; k < size[0] * size[1] * size[2]; k++) {
+        const int64_t e = k / size[2] / size[1], r = k / size[2] % size[1], c = k % size[2];
+        if (part[k] != whole[((lo[0] + e) * whole_size[1] + lo[1] + r) * whole_size[2] + lo[2] + c])
+            fail_msg("%s: element %d of a part differs from the whole", t->name, (int)k);
+    }
     weft_free(part);
 }
 
@@ -292,17 +327,25 @@ static void parts_are_parts_of_the_whole(void **state)
         char *folder = golden_folder(cases[c]);
         weft_error err = {0};
         hf_view v;
-        check(hf_view_open(&v, folder, HF_EXTRA_REFUSE, &err), &err);
+        check(hf_view_open(&v, folder, &tables, HF_EXTRA_REFUSE, &err), &err);
         for (int i = 0; i < v.map.n; i++) {
             const hf_tensor *t = &v.map.list[i];
-            int64_t columns = t->n_dims > 1 ? t->size[1] : 1, zero[2] = {0, 0};
-            float *whole = weft_alloc((size_t)(t->size[0] * columns) * sizeof *whole);
+            int64_t n[3] = {1, 1, 1}, zero[3] = {0}, lo[3], size[3];
+            for (int d = 0; d < t->n_dims; d++)
+                n[3 - t->n_dims + d] = t->size[d];
+            float *whole = weft_alloc((size_t)(n[0] * n[1] * n[2]) * sizeof *whole);
             assert_non_null(whole);
             check(hf_view_read(&v, i, zero, t->size, WEFT_F32, whole, &err), &err);
-            int64_t half = t->size[0] / 2, cut = columns / 3;
-            compare_box(&v, i, (int64_t[]){half, 0}, (int64_t[]){t->size[0] - half, columns},
-                        whole);
-            compare_box(&v, i, (int64_t[]){1, cut}, (int64_t[]){half, columns - cut}, whole);
+            for (int d = 0; d < 3; d++) {
+                lo[d] = n[d] / 2;
+                size[d] = n[d] - lo[d];
+            }
+            compare_box(&v, i, lo, size, n, whole);
+            for (int d = 0; d < 3; d++) {
+                lo[d] = n[d] / 3;
+                size[d] = n[d] > 1 ? n[d] / 2 : 1;
+            }
+            compare_box(&v, i, lo, size, n, whole);
             weft_free(whole);
         }
         hf_view_close(&v);
@@ -318,7 +361,7 @@ static void parts_read_no_more(void **state)
     weft_error err = {0};
     hf_view v;
     float part[64 * 64];
-    check(hf_view_open(&v, folder, HF_EXTRA_REFUSE, &err), &err);
+    check(hf_view_open(&v, folder, &tables, HF_EXTRA_REFUSE, &err), &err);
     for (int i = 0; i < v.map.n; i++) {
         const hf_tensor *t = &v.map.list[i];
         int64_t half = t->size[0] / 2, before = weft_folder_bytes_read(v.folder),
@@ -454,7 +497,7 @@ static weft_status read_config(const char *members, hf_model *m, weft_error *err
     mkdir("m", 0755);
     check(weft_write_file("m/config.json", text, strlen(text), &written), &written);
     weft_free(text);
-    return hf_config_read("m", m, err);
+    return hf_config_read("m", &tables, m, err);
 }
 
 static void both_spellings_of_rope(void **state)
@@ -482,11 +525,14 @@ static void both_spellings_of_rope(void **state)
         hf_model m;
         weft_error err = {0};
         check(read_config(list[i].members, &m, &err), &err);
-        assert_true(m.theta == list[i].theta && m.scaling == list[i].scaling);
-        assert_true(!m.scaling ||
-                    (m.factor == 32 && m.low == 1 && m.high == 4 && m.original == 8192));
-        assert_int_equal(m.head_dim, 4);
-        assert_int_equal(m.kv_heads, 4);
+        assert_true(hf_model_int(&m, "rope_theta") == (int64_t)list[i].theta);
+        assert_int_equal(hf_model_int(&m, "rope_scaling"), list[i].scaling);
+        assert_true(!list[i].scaling ||
+                    (hf_model_int(&m, "rope_factor") == 32 && hf_model_int(&m, "rope_low") == 1 &&
+                     hf_model_int(&m, "rope_high") == 4 &&
+                     hf_model_int(&m, "rope_original") == 8192));
+        assert_int_equal(hf_model_int(&m, "head_dim"), 4);
+        assert_int_equal(hf_model_int(&m, "n_kv_heads"), 4);
         hf_model_release(&m);
     }
 }
@@ -527,7 +573,7 @@ static void what_changes_numbers_is_refused(void **state)
         {GPT2 ", \"scale_attn_by_inverse_layer_idx\": true",
          "'scale_attn_by_inverse_layer_idx' is true"},
         {GPT2 ", \"n_positions\": 0", "'n_positions' is 0; expected 1 to"},
-        {"\"model_type\": \"mistral\"", "'model_type' is 'mistral'; weft knows llama and gpt2"},
+        {"\"model_type\": \"mistral\"", "'model_type' is 'mistral'; weft has no such model"},
         {"\"hidden_size\": 16", "'model_type' is missing"},
         {"\"model_type\": \"llama\"", "'intermediate_size' is missing"},
         {"\"model_type\" \"llama\"", "is not JSON"},
@@ -543,6 +589,97 @@ static void what_changes_numbers_is_refused(void **state)
             fail_msg("'%s' is not said, but: %s", list[i].says, weft_error_text(&err));
         weft_error_release(&err);
         hf_model_release(&m);
+    }
+}
+
+/* ---- tables with mistakes ---- */
+
+static const weft_param toy_params[] = {
+    {.name = "dim", .type = WEFT_PARAM_INT, .value = "4", .min = 1, .max = 64, .help = "."},
+    {.name = "n_layers", .type = WEFT_PARAM_INT, .value = "2", .min = 1, .max = 64, .help = "."},
+    {.name = NULL}};
+static const weft_hf_key toy_keys[] = {{"hidden_size", .key = "dim"}, {0}},
+                         unknown_key[] = {{"hidden_size", .key = "width"}, {0}},
+                         empty_key[] = {{.name = "hidden_size"}, {0}};
+
+static weft_status find_toy(void *self, const char *name, const weft_plugin **out, weft_error *err)
+{
+    (void)name, (void)err;
+    *out = self;
+    return WEFT_OK;
+}
+
+static weft_status read_toy(const weft_hf_form *form, weft_error *err)
+{
+    const weft_hf_form *forms[] = {form, NULL};
+    const weft_hf_model table = {sizeof table, "toy", toy_params, forms};
+    const weft_contribution contributions[] = {
+        {.kind = WEFT_SERVICE, .service = "hf_model", .table = &table}, {.kind = WEFT_END}};
+    weft_plugin plugin = {.contributions = contributions};
+    const weft_finder toys = {&plugin, find_toy};
+    const hf_tables its = {.plugins = &toys};
+    weft_error written = {0};
+    static const char text[] = "{\"model_type\": \"toy\", \"hidden_size\": 8}";
+    hf_model m;
+    hf_map map = {0};
+    mkdir("m", 0755);
+    check(weft_write_file("m/config.json", text, strlen(text), &written), &written);
+    weft_status s = hf_config_read("m", &its, &m, err);
+    s = s ? s : hf_map_create(&m, &map, err);
+    hf_map_release(&map);
+    hf_model_release(&m);
+    return s;
+}
+
+static void mistakes_of_tables_are_named(void **state)
+{
+    (void)state;
+    static const struct {
+        weft_hf_tensor tensors[4];
+        const weft_hf_key *keys;
+        const char *says;
+    } list[] = {
+        {{{"a", .shape = "dim"}, {"b.{l}", .shape = "dim 2*dim"}, {0}}, toy_keys, NULL},
+        {{{"a", .shape = "dim width"}, {0}},
+         toy_keys,
+         "plugin 'toy', its table for Hugging Face (toy): 'a' is [dim width], but 'width' is"},
+        {{{"a", .shape = "dim"}, {"a", .shape = "dim dim"}, {0}},
+         toy_keys,
+         "one parameter stands there twice: 'a' [8] and 'a' [8, 8]"},
+        {{{"a", "dim", .file = "x"}, {"b", "dim dim", .file = "x"}, {0}},
+         toy_keys,
+         "two parameters lie in one tensor: 'a' [8] and 'b' [8, 8]"},
+        {{{"a", "dim", .file = "x", .part = 1, .parts = 2},
+          {"b", "dim", .file = "x", .parts = 2},
+          {0}},
+         toy_keys,
+         "'a' is part 1 of 2 of 'x' along dim 0"},
+        {{{"a", "dim", .file = "x", .parts = 2}, {"b", .shape = "dim"}, {0}},
+         toy_keys,
+         "'a' is part 0 of 2"},
+        {{{"a", "dim", .turned = true}, {0}}, toy_keys, "only what has two dims"},
+        {{{"a", "dim", .file = "x{x}"}, {0}}, toy_keys, "'a' is [dim], 1 dims"},
+        {{{"a", "dim", .unless = "tied"}, {0}}, toy_keys, "'a' speaks of 'tied'"},
+        {{{"a.{l}", "dim", .file = "a"}, {0}}, toy_keys, "one is of each block"},
+        {{{"a", .shape = "dim"}, {0}},
+         unknown_key,
+         "'hidden_size' speaks of 'width', which is no key of the plugin's"},
+        {{{"a", .shape = "dim"}, {0}}, empty_key, "'hidden_size' has neither a key nor a value"},
+    };
+    for (size_t i = 0; i < sizeof list / sizeof list[0]; i++) {
+        const weft_hf_form form = {.type = "toy",
+                                   .architecture = "Toy",
+                                   .layers = "n_layers",
+                                   .tensors = list[i].tensors,
+                                   .keys = list[i].keys};
+        weft_error err = {0};
+        bool said = !list[i].says;
+        assert_int_equal(read_toy(&form, &err), said ? WEFT_OK : WEFT_ERR_INPUT);
+        for (int k = 0; k < err.n_items; k++)
+            said = said || strstr(err.items[k].text, list[i].says);
+        if (!said)
+            fail_msg("'%s' is not said, but: %s", list[i].says, weft_error_text(&err));
+        weft_error_release(&err);
     }
 }
 
@@ -581,8 +718,9 @@ int main(void)
         cmocka_unit_test(parts_read_no_more),
         cmocka_unit_test_setup_teardown(both_spellings_of_rope, enter, leave),
         cmocka_unit_test_setup_teardown(what_changes_numbers_is_refused, enter, leave),
+        cmocka_unit_test_setup_teardown(mistakes_of_tables_are_named, enter, leave),
         cmocka_unit_test_setup_teardown(unknown_keys_are_noted, enter, leave),
         cmocka_unit_test(numbers_read_back),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, open_search, close_search);
 }

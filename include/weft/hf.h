@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* How a model lies in Hugging Face's folders. A plugin that is a model says it in tables, as the
+ * service "hf_model"; the plugin hf reads and writes such folders by them and knows no model. A
+ * folder can then be trained from, converted both ways, and written text with.
+ *
+ *     static const weft_hf_tensor tensors[] = {
+ *         {"model.embed_tokens.weight", .shape = "vocab_size dim"},
+ *         {"model.layers.{l}.mlp.experts.up_proj.weight", "n_experts ffn_dim dim",
+ *          .file = "model.layers.{l}.mlp.experts.{x}.up_proj.weight"},
+ *         {"lm_head.weight", "vocab_size dim", .unless = "tied"}, {0}};
+ *     static const weft_hf_key keys[] = {
+ *         {"hidden_size", .key = "dim"}, {"hidden_act", .is = "silu"}, {0}};
+ *     static const weft_hf_form form = {.type = "toy", .architecture = "ToyForCausalLM",
+ *         .prefix = "model.", .layers = "n_layers", .tensors = tensors, .keys = keys};
+ *     static const weft_hf_form *const forms[] = {&form, NULL};
+ *     static const weft_hf_model hf = {sizeof hf, "toy", params, forms};
+ *     ...
+ *     {.kind = WEFT_SERVICE, .service = "hf_model", .table = &hf},
+ *
+ * What is called a key here is one of the plugin's own section. */
+#ifndef WEFT_HF_H
+#define WEFT_HF_H
+
+#include <weft/params.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* A parameter or a buffer, in every block if its name has {l}. Those of a block stand together; the
+ * table's order is that of files. */
+typedef struct weft_hf_tensor {
+    const char *name;  /* the run's; {l}: the block's number. NULL: files may hold `file`, which
+                          nobody needs; there {l} is any number, and '*' in front or at the end
+                          stands  for any text */
+    const char *shape; /* the run's: a word for each dim, a product of keys and numbers:
+                          "n_heads*head_dim dim" */
+    const char *file;  /* as the folder calls it; NULL: the same. {x}: it lies in as many tensors as
+                          its first dim is long, which do not have that dim */
+    bool turned;       /* the folder's tensor has its two dims the other way round */
+    /* parts > 1: it is the part-th of so many equal parts that make one tensor of the folder's, one
+     * behind the other along dim `along` of the run's. They stand together, in order. */
+    int part, parts, along;
+    const char *when, *unless; /* only where this key is on, or not 0; is off, or 0. NULL: always */
+    const char *from, *until;  /* only blocks from the number on that the key says, or below it */
+    bool other; /* where else a tensor of an earlier row may lie: read, never written */
+} weft_hf_tensor;
+
+/* What one key of config.json says. Keys that no row names are hf's: some are refused unless they
+ * are off, those that nobody knows are told to the user. */
+typedef struct weft_hf_key {
+    const char *name; /* in config.json, or of its object of rotary positions */
+    const char *key;  /* the plugin's, whose type and range its parameters say. NULL: none */
+    /* Where it is left out: a number, true, false, or a product or quotient of numbers and of keys
+     * of config.json above, "4*n_embd", "hidden_size/num_attention_heads". NULL: it is required. */
+    const char *standard;
+    /* No key: the one value that the model has, "false", "1", "silu". Others are refused; it is
+     * written. also: another word for it, which is read. */
+    const char *is, *also;
+    const char *written; /* no key: written like this, and whatever is read is fine */
+    const char *divides; /* a key of config.json above, of which it is a divisor */
+    const char *below;   /* a key of config.json above than which it is less, or later greater */
+    int64_t multiple;    /* it is a multiple of this; else `why` is said */
+    const char *why;
+    bool whole;      /* of a key that is REAL: a whole number in config.json */
+    bool context;    /* it says for how many tokens a text may be */
+    const char *old; /* what other versions of Transformers call it: read, and written beside it */
+} weft_hf_key;
+
+/* A kind of rotary positions beside "default". */
+typedef struct weft_hf_rope_type {
+    const char *type;        /* rope_type in config.json. NULL ends a table */
+    const char *key, *value; /* the key whose value chooses it: "rope_scaling", "yes" */
+    const weft_hf_key *keys; /* of the object; ended by an empty one */
+} weft_hf_rope_type;
+
+typedef struct weft_hf_rope {
+    const char *theta;              /* the key */
+    double standard;                /* where config.json does not say it */
+    const weft_hf_rope_type *types; /* NULL: default alone */
+} weft_hf_rope;
+
+/* One kind of folder. */
+typedef struct weft_hf_form {
+    const char *type;          /* model_type in config.json */
+    const char *architecture;  /* what stands there in architectures */
+    const char *when, *unless; /* a run's model has this form only where this key is on, or not 0;
+                                  is off, or 0. NULL: always */
+    const char *prefix;        /* of names; files of the bare model leave it out. NULL: none */
+    const char *layers;        /* the key that says how many blocks there are */
+    const char *with;          /* what an INI lists before the model, by blanks: "moe" */
+    const char *warning;       /* of folders that Transformers 4 or earlier wrote. NULL: none */
+    const weft_hf_tensor *tensors; /* these two are ended by an empty row */
+    const weft_hf_key *keys;
+    const weft_hf_rope *rope; /* NULL: it has no rotary positions */
+} weft_hf_form;
+
+/* The service. A folder is looked for by its model_type: in the plugin that hf knows for it, else
+ * in the plugin of that name, with '_' for '-'. */
+typedef struct weft_hf_model {
+    size_t size;
+    const char *plugin;               /* its own name */
+    const weft_param *params;         /* the plugin's */
+    const weft_hf_form *const *forms; /* NULL-ended. A run is written in the first that it has */
+} weft_hf_model;
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,268 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Keys of config.json that a model's table names. */
+#include "config.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- what stands for a key that is left out ---- */
+
+/* A number, or a key above: what it says or what stands for it. NAN: neither. */
+static double operand(const hf_model *m, const weft_hf_key *keys, const weft_hf_key *below,
+                      const char *word, size_t n)
+{
+    double x;
+    char text[64];
+    snprintf(text, sizeof text, "%.*s", (int)n, word);
+    if (hf_read_number(text, &x))
+        return x;
+    for (const weft_hf_key *k = keys; k < below; k++) {
+        const hf_value *v = k->key && strcmp(k->name, text) == 0 ? hf_model_find(m, k->key) : NULL;
+        if (v && hf_value_number(v, &x))
+            return x;
+    }
+    return NAN;
+}
+
+/* What is wrong with it is said if the key is needed. */
+static double standard_of(hf_reader *r, const weft_hf_key *keys, const weft_hf_key *k,
+                          const hf_model *m)
+{
+    if (!k->standard || strcmp(k->standard, "true") == 0 || strcmp(k->standard, "false") == 0)
+        return k->standard ? k->standard[0] == 't' : NAN;
+    size_t n = strcspn(k->standard, "*/");
+    double x = operand(m, keys, k, k->standard, n);
+    for (const char *c = k->standard + n; *c; c += n) {
+        const char operation = *c++;
+        n = strcspn(c, "*/");
+        double y = operand(m, keys, k, c, n);
+        if (operation == '/' && !hf_get(r, k->name) && y != 0 && fmod(x, y) != 0)
+            hf_complain(r, "'%.*s' %.10g does not divide '%.*s' %.10g", (int)n, c, y,
+                        (int)strcspn(k->standard, "*/"), k->standard, x);
+        x = operation == '*' ? x * y : y != 0 ? floor(x / y) : x;
+    }
+    return x;
+}
+
+/* ---- one key ---- */
+
+static bool is_value(const json_t *x, const char *text)
+{
+    json_t *value = text ? hf_json_of(text) : NULL;
+    const bool same = value && (json_is_number(value) && json_is_number(x)
+                                    ? json_number_value(value) == json_number_value(x)
+                                    : json_equal(value, x));
+    json_decref(value);
+    return same;
+}
+
+static void check_constant(hf_reader *r, const weft_hf_key *k)
+{
+    const json_t *x = hf_get(r, k->name);
+    if (!x || is_value(x, k->is) || is_value(x, k->also))
+        return;
+    char *text = json_is_string(x) ? NULL : json_dumps(x, JSON_ENCODE_ANY | JSON_COMPACT);
+    const char *quote = json_is_string(x) ? "'" : "";
+    hf_complain(r, "'%s' is %s%.60s%s; weft has %s alone", k->name, quote,
+                json_is_string(x) ? json_string_value(x)
+                : text            ? text
+                                  : "?",
+                quote, k->is);
+    free(text);
+}
+
+static void check_relations(hf_reader *r, const weft_hf_key *keys, const weft_hf_key *k,
+                            const hf_model *m, double x)
+{
+    double whole = k->divides ? operand(m, keys, k, k->divides, strlen(k->divides)) : 0,
+           more = k->below ? operand(m, keys, k, k->below, strlen(k->below)) : INFINITY;
+    if (r->status)
+        return;
+    if (k->divides && (x == 0 || fmod(whole, x) != 0))
+        hf_complain(r, "'%s' %.10g does not divide '%s' %.10g", k->name, x, k->divides, whole);
+    if (k->multiple && fmod(x, (double)k->multiple) != 0)
+        hf_complain(r, "'%s' is %.10g; %s", k->name, x, k->why ? k->why : "it is another model");
+    if (k->below && x >= more)
+        hf_complain(r, "'%s' must be greater than '%s'", k->below, k->name);
+}
+
+static void read_number(hf_reader *r, const weft_hf_key *keys, const weft_hf_key *k, hf_model *m)
+{
+    hf_value *v = k->key ? hf_model_find(m, k->key) : NULL;
+    const bool bounded = v && (v->param->min != 0 || v->param->max != 0);
+    const double standard = standard_of(r, keys, k, m),
+                 least = bounded ? v->param->min
+                         : v     ? -1e300
+                                 : 1,
+                 most = bounded ? v->param->max
+                        : v     ? 1e300
+                                : 1 << 24;
+    const double x =
+        hf_get_number(r, k->name, least, most, !v || v->param->type == WEFT_PARAM_INT, standard);
+    check_relations(r, keys, k, m, x);
+    if (v)
+        hf_value_set_number(v, x);
+    if (k->context)
+        m->context = (int64_t)x;
+}
+
+static void read_word(hf_reader *r, const weft_hf_key *k, hf_value *v)
+{
+    const json_t *x = hf_get(r, k->name);
+    const char *word = json_string_value(x) ? json_string_value(x) : k->standard;
+    const char *const *choice = v->param->choices;
+    if (x && !json_is_string(x))
+        hf_complain(r, "'%s' is %s; expected a string", k->name, hf_json_type(x));
+    else if (!word)
+        hf_complain(r, "'%s' is missing", k->name);
+    while (word && choice && *choice && strcmp(*choice, word) != 0)
+        choice++;
+    if (word && choice && !*choice)
+        hf_complain(r, "'%s' is '%s', which [%s] %s does not know", k->name, word, "model",
+                    v->param->name);
+    else if (word)
+        snprintf(v->text, sizeof v->text, "%s", word);
+}
+
+static void read_key(hf_reader *r, const weft_hf_key *keys, const weft_hf_key *k, hf_model *m)
+{
+    hf_value *v = k->key ? hf_model_find(m, k->key) : NULL;
+    if (k->is)
+        check_constant(r, k);
+    if (v)
+        v->said = true;
+    if (v &&
+        (v->param->type == WEFT_PARAM_BOOL || json_is_boolean(hf_get(r, k->name)) ||
+         (k->standard && (strcmp(k->standard, "true") == 0 || strcmp(k->standard, "false") == 0))))
+        hf_value_set_number(v, hf_get_bool(r, k->name, k->standard && *k->standard == 't'));
+    else if (v && v->param->type == WEFT_PARAM_CHOICE)
+        read_word(r, k, v);
+    else if (v || k->context)
+        read_number(r, keys, k, m);
+}
+
+static void check_names(hf_reader *r, const weft_hf_key *k)
+{
+    const json_t *now = hf_get(r, k->name), *old = hf_get(r, k->old);
+    if (now && old && !json_equal(now, old))
+        hf_complain(r, "'%s' and '%s' are the same key and differ; keep the right one", k->name,
+                    k->old);
+}
+
+void hf_read_keys(hf_reader *r, const weft_hf_key *keys, hf_model *m)
+{
+    for (const weft_hf_key *k = keys; k->name; k++) {
+        json_t *value = k->old && !hf_get(r, k->name) ? hf_get(r, k->old) : NULL;
+        if (value && json_object_set(r->object, k->name, value) != 0)
+            r->status = weft_fail_memory(r->err);
+        if (k->old)
+            check_names(r, k);
+        read_key(r, keys, k, m);
+    }
+}
+
+/* ---- rotary positions ---- */
+
+static const weft_hf_rope_type *type_of(const weft_hf_rope *rope, const char *word)
+{
+    const weft_hf_rope_type *t = rope->types;
+    while (t && t->type && strcmp(t->type, word) != 0)
+        t++;
+    return t && t->type ? t : NULL;
+}
+
+static void say_types(hf_reader *r, const weft_hf_rope *rope, const char *word)
+{
+    weft_text text = {0};
+    for (const weft_hf_rope_type *t = rope->types; t && t->type; t++)
+        weft_text_print(&text, "%s%s", t[1].type ? ", " : " and ", t->type);
+    hf_complain(r, "rotary positions of type '%s' are not known; this model has default%s", word,
+                weft_text_get(&text));
+    weft_text_release(&text);
+}
+
+/* object: holds rope_type and its numbers. */
+static void read_rope(hf_reader *r, json_t *object, hf_model *m)
+{
+    hf_reader inner = *r;
+    inner.object = object;
+    const json_t *type =
+        hf_get(&inner, "rope_type") ? hf_get(&inner, "rope_type") : hf_get(&inner, "type");
+    const char *word = json_is_string(type) ? json_string_value(type)
+                       : type               ? hf_json_type(type)
+                                            : "default";
+    const weft_hf_rope_type *t = type_of(m->form->rope, word);
+    hf_must_be(&inner, "partial_rotary_factor", 1);
+    if (t) {
+        hf_value *v = hf_model_find(m, t->key);
+        snprintf(v->text, sizeof v->text, "%s", t->value);
+        v->said = true;
+        hf_read_keys(&inner, t->keys, m);
+    } else if (strcmp(word, "default") != 0) {
+        say_types(&inner, m->form->rope, word);
+    }
+    r->status = inner.status;
+}
+
+/* Both spellings may stand side by side, but must agree. */
+static void compare_rope(hf_reader *r, json_t *before, const hf_model *m)
+{
+    hf_model old = {0};
+    weft_status s = hf_model_init(&old, m->table, m->form, r->err);
+    bool same = true;
+    r->status = r->status ? r->status : s;
+    if (s)
+        return;
+    for (int i = 0; i < m->n; i++)
+        if (!m->values[i].said || strcmp(m->values[i].param->name, m->form->rope->theta) == 0)
+            memcpy(old.values[i].text, m->values[i].text, sizeof old.values[i].text);
+    read_rope(r, before, &old);
+    for (const weft_hf_rope_type *t = m->form->rope->types; t && t->type; t++) {
+        same =
+            same && strcmp(hf_model_find(m, t->key)->text, hf_model_find(&old, t->key)->text) == 0;
+        for (const weft_hf_key *k = t->keys; k->name; k++)
+            same = same && (!k->key || strcmp(hf_model_find(m, k->key)->text,
+                                              hf_model_find(&old, k->key)->text) == 0);
+    }
+    if (!r->status && !same)
+        hf_complain(r, "'rope_scaling' and 'rope_parameters' differ; keep the right one");
+    hf_model_release(&old);
+}
+
+static bool is_object(hf_reader *r, const char *key, const json_t *x)
+{
+    if (x && !json_is_object(x))
+        hf_complain(r, "'%s' is %s; expected an object", key, hf_json_type(x));
+    return json_is_object(x);
+}
+
+/* Transformers 5 keeps theta and the scaling in rope_parameters, those before it in rope_theta and
+ * rope_scaling. */
+void hf_read_rotary(hf_reader *r, hf_model *m)
+{
+    json_t *now = hf_get(r, "rope_parameters"), *before = hf_get(r, "rope_scaling");
+    const bool is_now = is_object(r, "rope_parameters", now),
+               is_before = is_object(r, "rope_scaling", before);
+    hf_reader inner = *r;
+    hf_value *v = hf_model_find(m, m->form->rope->theta);
+    double theta = hf_get_number(r, "rope_theta", v->param->min, v->param->max, false,
+                                 m->form->rope->standard);
+    inner.object = now;
+    if (is_now && json_is_object(json_object_iter_value(json_object_iter(now))))
+        hf_complain(r, "'rope_parameters' differ between layers; weft has one kind of them");
+    if (is_now) {
+        double other =
+            hf_get_number(&inner, "rope_theta", v->param->min, v->param->max, false, theta);
+        r->status = r->status ? r->status : inner.status;
+        if (hf_get(r, "rope_theta") && other != theta)
+            hf_complain(r, "'rope_theta' is %g, but %g in 'rope_parameters'", theta, other);
+        theta = other;
+    }
+    hf_value_set_number(v, theta);
+    v->said = true;
+    if (is_now || (is_before && !now))
+        read_rope(r, is_now ? now : before, m);
+    if (is_now && is_before)
+        compare_rope(r, before, m);
+}

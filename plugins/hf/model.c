@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A model as the keys of its plugin's section, and the tables by which plugins say where such a
+ * model lies in Hugging Face's files. */
+#include "hf.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- numbers ---- */
+
+const char *hf_number(char buffer[32], double x)
+{
+    for (int digits = 6; digits <= 17; digits++) {
+        snprintf(buffer, 32, "%.*g", digits, x);
+        if (strtod(buffer, NULL) == x)
+            break;
+    }
+    return buffer;
+}
+
+bool hf_read_number(const char *text, double *out)
+{
+    static const struct {
+        const char *suffix;
+        double factor;
+    } units[] = {{"", 1},      {"k", 1e3},      {"M", 1e6},        {"G", 1e9},
+                 {"Ki", 1024}, {"Mi", 1048576}, {"Gi", 1073741824}};
+    char *end;
+    if (!text[strspn(text, "+-.")] || !strchr("0123456789", text[strspn(text, "+-.")]))
+        return false;
+    *out = strtod(text, &end);
+    for (size_t i = 0; i < sizeof units / sizeof units[0]; i++)
+        if (end != text && strcmp(end, units[i].suffix) == 0) {
+            *out *= units[i].factor;
+            return isfinite(*out);
+        }
+    return false;
+}
+
+static bool is_one_of(const char *text, const char *const words[4])
+{
+    for (int i = 0; i < 4; i++)
+        if (strcmp(text, words[i]) == 0)
+            return true;
+    return false;
+}
+
+bool hf_says_yes(const char *text)
+{
+    static const char *const yes[4] = {"yes", "true", "on", "1"};
+    return is_one_of(text, yes);
+}
+
+/* ---- values ---- */
+
+bool hf_value_number(const hf_value *v, double *out)
+{
+    static const char *const no[4] = {"no", "false", "off", "0"};
+    *out = hf_says_yes(v->text);
+    if (v->param->type == WEFT_PARAM_INT || v->param->type == WEFT_PARAM_REAL)
+        return hf_read_number(v->text, out);
+    return *out != 0 || is_one_of(v->text, no);
+}
+
+void hf_value_set_number(hf_value *v, double x)
+{
+    char number[32];
+    if (v->param->type == WEFT_PARAM_INT)
+        snprintf(v->text, sizeof v->text, "%.0f", x);
+    else if (v->param->type == WEFT_PARAM_REAL)
+        snprintf(v->text, sizeof v->text, "%s", hf_number(number, x));
+    else
+        snprintf(v->text, sizeof v->text, "%s", x != 0 ? "yes" : "no");
+}
+
+/* ---- a model ---- */
+
+weft_status hf_model_init(hf_model *m, const weft_hf_model *table, const weft_hf_form *form,
+                          weft_error *err)
+{
+    int n = 0;
+    m->table = table;
+    m->form = form;
+    while (table->params[n].name)
+        n++;
+    m->values = weft_alloc_zero((size_t)n + 1, sizeof *m->values);
+    if (!m->values)
+        return weft_fail_memory(err);
+    m->n = n;
+    for (int i = 0; i < n; i++) {
+        const char *standard = table->params[i].value;
+        m->values[i].param = &table->params[i];
+        snprintf(m->values[i].text, sizeof m->values[i].text, "%s", standard ? standard : "");
+    }
+    return WEFT_OK;
+}
+
+void hf_model_release(hf_model *m)
+{
+    weft_free(m->values);
+    m->values = NULL;
+    m->n = 0;
+    weft_text_release(&m->notes);
+}
+
+hf_value *hf_model_find(const hf_model *m, const char *key)
+{
+    for (int i = 0; i < m->n; i++)
+        if (strcmp(m->values[i].param->name, key) == 0)
+            return &m->values[i];
+    return NULL;
+}
+
+static bool is_on(const hf_model *m, const char *key)
+{
+    double x;
+    const hf_value *v = hf_model_find(m, key);
+    return v && hf_value_number(v, &x) && x != 0;
+}
+
+bool hf_model_has(const hf_model *m, const char *when, const char *unless)
+{
+    return (!when || is_on(m, when)) && (!unless || !is_on(m, unless));
+}
+
+int64_t hf_model_int(const hf_model *m, const char *key)
+{
+    double x;
+    const hf_value *v = key ? hf_model_find(m, key) : NULL;
+    return v && hf_value_number(v, &x) && fabs(x) < 9e18 ? (int64_t)x : 0;
+}
+
+/* ---- tables ---- */
+
+void hf_plugin_of(const char *type, char plugin[64])
+{
+    static const char *const others[][2] = {
+        {"llama", "llama3"}, {"qwen3_moe", "qwen3"}, {"deepseek_v3", "deepseek3"}};
+    snprintf(plugin, 64, "%s", type);
+    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
+        if (strcmp(type, others[i][0]) == 0)
+            snprintf(plugin, 64, "%s", others[i][1]);
+    for (char *c = plugin; *c; c++)
+        *c = *c == '-' ? '_' : *c;
+}
+
+static const weft_hf_model *table_of(const weft_plugin *plugin)
+{
+    for (const weft_contribution *c = plugin->contributions; c && c->kind != WEFT_END; c++)
+        if (c->kind == WEFT_SERVICE && strcmp(c->service, "hf_model") == 0)
+            return c->table;
+    return NULL;
+}
+
+weft_status hf_tables_find(const hf_tables *tables, const char *plugin, const weft_hf_model **out,
+                           weft_error *err)
+{
+    const weft_plugin *found = NULL;
+    *out = tables->own && strcmp(tables->own->plugin, plugin) == 0 ? tables->own : NULL;
+    if (!tables->plugins)
+        return WEFT_OK;
+    weft_status s = tables->plugins->find(tables->plugins->self, plugin, &found, err);
+    if (s)
+        return s;
+    *out = table_of(found);
+    return *out ? hf_table_check(*out, plugin, err) : WEFT_OK;
+}

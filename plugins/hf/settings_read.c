@@ -1,0 +1,240 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A model from the settings that a checkpoint keeps. What is a word there follows from the tensors'
+ * shapes, or else from the plugin's flavors, one key after the other. */
+#include "hf.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct reading {
+    hf_model *m;
+    const weft_folder *tensors;
+    weft_where at;
+    weft_error *err;
+} reading;
+
+/* ---- which model ---- */
+
+static weft_status find_model(const json_t *manifest, const hf_tables *tables, const reading *r)
+{
+    const char *plugin = json_string_value(json_object_get(manifest, "model"));
+    const weft_hf_model *table = NULL;
+    plugin = tables->named ? tables->named : plugin;
+    if (!plugin)
+        return weft_fail(r->err, WEFT_ERR_INPUT, r->at, "does not say which plugin's model it is");
+    weft_status s = hf_tables_find(tables, plugin, &table, r->err);
+    if (!s && !table)
+        s = weft_fail(r->err, WEFT_ERR_INPUT, r->at,
+                      "models of the plugin %s have no form in Hugging Face's files: it has no "
+                      "table (<weft/hf.h>)",
+                      plugin);
+    return s ? s : hf_model_init(r->m, table, table->forms[0], r->err);
+}
+
+static void take_settings(const json_t *manifest, hf_model *m)
+{
+    const json_t *said = json_object_get(json_object_get(manifest, "settings"), m->table->plugin);
+    for (int i = 0; i < m->n; i++) {
+        double x;
+        hf_value *v = &m->values[i];
+        const char *text = json_string_value(json_object_get(said, v->param->name));
+        if (text)
+            snprintf(v->text, sizeof v->text, "%s", text);
+        if (v->param->type != WEFT_PARAM_CHOICE && hf_value_number(v, &x))
+            hf_value_set_number(v, x);
+    }
+}
+
+/* ---- flavors ---- */
+
+static bool is_open(const hf_value *v)
+{
+    double x;
+    return !hf_value_number(v, &x);
+}
+
+/* Of the choice that the value names: "dim = 256, n_heads = 4" for its word. */
+static const char *presets_of(const hf_model *m, const hf_value *v)
+{
+    const hf_value *choice = hf_model_find(m, v->text);
+    const weft_param *p = choice ? choice->param : NULL;
+    for (int i = 0; p && p->presets && p->choices[i]; i++)
+        if (strcmp(p->choices[i], choice->text) == 0)
+            return p->presets[i];
+    return NULL;
+}
+
+static bool take_preset(const hf_model *m, hf_value *v)
+{
+    const char *c = presets_of(m, v);
+    const size_t n = strlen(v->param->name);
+    double x;
+    for (; c && *c; c += *c == ',') {
+        char text[64];
+        c += strspn(c, " ");
+        const size_t length = strcspn(c, " ="), behind = length + strspn(c + length, " =");
+        snprintf(text, sizeof text, "%.*s", (int)strcspn(c + behind, ","), c + behind);
+        if (length == n && strncmp(c, v->param->name, n) == 0 && hf_read_number(text, &x)) {
+            hf_value_set_number(v, x);
+            return true;
+        }
+        c += strcspn(c, ",");
+    }
+    return false;
+}
+
+/* ---- shapes ---- */
+
+/* The tensor of a row, in the first block that has it. */
+static const weft_stored *stored(const reading *r, const weft_hf_tensor *row)
+{
+    char name[HF_NAME];
+    hf_name(name, row->name, row->from ? hf_model_int(r->m, row->from) : 0, 0);
+    return weft_folder_find(r->tensors, name);
+}
+
+/* The one key of a dim that is open. */
+static bool solve_dim(const reading *r, const char *open, int64_t known, int64_t size)
+{
+    char key[64];
+    snprintf(key, sizeof key, "%.*s", (int)strcspn(open, "* "), open);
+    hf_value *v = hf_model_find(r->m, key);
+    if (!v || known < 1 || size % known)
+        return false;
+    hf_value_set_number(v, (double)(size / known));
+    return true;
+}
+
+static bool solve_row(const reading *r, const weft_hf_tensor *row)
+{
+    const weft_stored *t = stored(r, row);
+    const char *shape = row->shape, *open;
+    int64_t known;
+    int n_open;
+    bool solved = false;
+    for (int d = 0; t && d < t->n_dims && hf_next_dim(r->m, &shape, &known, &open, &n_open); d++)
+        if (n_open == 1)
+            solved = solve_dim(r, open, known, t->size[d]) || solved;
+    return solved;
+}
+
+/* Whether a switch is on that a row depends on. */
+static bool solve_switch(const reading *r, const weft_hf_tensor *row)
+{
+    const char *key = row->when ? row->when : row->unless;
+    hf_value *v = key ? hf_model_find(r->m, key) : NULL;
+    if (!v || !is_open(v) || v->param->type == WEFT_PARAM_INT || v->param->type == WEFT_PARAM_REAL)
+        return false;
+    hf_value_set_number(v, (stored(r, row) != NULL) == (row->when != NULL));
+    return true;
+}
+
+/* How many blocks have a tensor of this row. */
+static bool solve_layers(const reading *r, const weft_hf_tensor *row)
+{
+    hf_value *v = r->m->form->layers ? hf_model_find(r->m, r->m->form->layers) : NULL;
+    char name[HF_NAME];
+    int64_t n = 0;
+    if (!v || !is_open(v) || row->when || row->unless || row->from || row->until ||
+        !strstr(row->name, "{l}"))
+        return false;
+    for (hf_name(name, row->name, n, 0); weft_folder_find(r->tensors, name);)
+        hf_name(name, row->name, ++n, 0);
+    hf_value_set_number(v, (double)n);
+    return true;
+}
+
+static bool solve(const reading *r)
+{
+    bool solved = false;
+    for (const weft_hf_tensor *row = r->m->form->tensors; row->name || row->file; row++) {
+        if (!row->name || row->other)
+            continue;
+        solved = solve_switch(r, row) || solved;
+        solved = solve_layers(r, row) || solved;
+        if (hf_model_has(r->m, row->when, row->unless))
+            solved = solve_row(r, row) || solved;
+    }
+    return solved;
+}
+
+static bool solve_next_preset(const reading *r)
+{
+    for (int i = 0; i < r->m->n; i++)
+        if (is_open(&r->m->values[i]) && take_preset(r->m, &r->m->values[i]))
+            return true;
+    return false;
+}
+
+/* ---- all of it ---- */
+
+/* Every key that config.json needs is a number by now; of what no tensor has it is what stands for
+ * the key where that is left out. */
+static weft_status check(const reading *r)
+{
+    weft_status s = WEFT_OK;
+    double x;
+    for (const weft_hf_key *k = r->m->form->keys; k->name; k++) {
+        hf_value *v = k->key ? hf_model_find(r->m, k->key) : NULL;
+        if (v && is_open(v) && k->standard && hf_read_number(k->standard, &x))
+            hf_value_set_number(v, x);
+        if (v && is_open(v) && v->param->type != WEFT_PARAM_CHOICE)
+            s = weft_fail(r->err, WEFT_ERR_INPUT, r->at, "its settings do not say [%s] %s",
+                          r->m->table->plugin, v->param->name);
+    }
+    return s;
+}
+
+static weft_status choose_form(const reading *r)
+{
+    hf_model *m = r->m;
+    for (int i = 0; m->table->forms[i]; i++) {
+        m->form = m->table->forms[i];
+        for (int k = 0; k < 2; k++) {
+            const char *key = k ? m->form->unless : m->form->when;
+            hf_value *v = key ? hf_model_find(m, key) : NULL;
+            if (v && is_open(v))
+                take_preset(m, v);
+        }
+        if (hf_model_has(m, m->form->when, m->form->unless))
+            return WEFT_OK;
+    }
+    return weft_fail(r->err, WEFT_ERR_INPUT, r->at,
+                     "with these settings a model of the plugin %s has no form in Hugging Face's "
+                     "files",
+                     m->table->plugin);
+}
+
+static void find_context(const json_t *manifest, hf_model *m)
+{
+    double x;
+    const char *seq_len = json_string_value(json_object_get(
+        json_object_get(json_object_get(manifest, "settings"), "train"), "seq_len"));
+    if (seq_len && hf_read_number(seq_len, &x) && x >= 1 && x < 1e15)
+        m->context = (int64_t)x;
+    for (const weft_hf_key *k = m->form->keys; k->name; k++)
+        if (k->context && k->key)
+            m->context = hf_model_int(m, k->key);
+}
+
+weft_status hf_settings_read(const json_t *manifest, const hf_tables *tables,
+                             const weft_folder *tensors, const char *where, hf_model *m,
+                             weft_error *err)
+{
+    const reading r = {m, tensors, {where, 0}, err};
+    *m = (hf_model){.bos = -1, .eos = -1, .context = 2048};
+    weft_status s = find_model(manifest, tables, &r);
+    if (s)
+        return s;
+    take_settings(manifest, m);
+    s = choose_form(&r);
+    if (s)
+        return s;
+    do {
+        while (solve(&r))
+            ;
+    } while (solve_next_preset(&r));
+    find_context(manifest, m);
+    return check(&r);
+}

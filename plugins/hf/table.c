@@ -1,0 +1,165 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What can be wrong with a plugin's table before any folder is looked at. */
+#include "hf.h"
+
+#include <stdio.h>
+#include <string.h>
+
+typedef struct check {
+    const weft_hf_model *table;
+    const weft_hf_form *form;
+    weft_error *err;
+    weft_status status;
+} check;
+
+static void complain(check *c, const char *format, ...) WEFT_PRINTF(2, 3);
+
+static void complain(check *c, const char *format, ...)
+{
+    weft_text text = {0};
+    char line[512];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(line, sizeof line, format, args);
+    va_end(args);
+    weft_text_print(&text, "plugin '%s', its table for Hugging Face", c->table->plugin);
+    if (c->form)
+        weft_text_print(&text, " (%s)", c->form->type);
+    c->status =
+        weft_fail(c->err, WEFT_ERR_INPUT, WEFT_NOWHERE, "%s: %s", weft_text_get(&text), line);
+    weft_text_release(&text);
+}
+
+static const weft_param *find_param(const check *c, const char *name, size_t n)
+{
+    for (const weft_param *p = c->table->params; p->name; p++)
+        if (strlen(p->name) == n && strncmp(p->name, name, n) == 0)
+            return p;
+    return NULL;
+}
+
+static void check_key(check *c, const char *of, const char *key)
+{
+    if (key && !find_param(c, key, strlen(key)))
+        complain(c, "'%s' speaks of '%s', which is no key of the plugin's", of, key);
+}
+
+/* ---- tensors ---- */
+
+static int count_dims(check *c, const weft_hf_tensor *row)
+{
+    int n = 0;
+    for (const char *w = row->shape ? row->shape : ""; *(w += strspn(w, " "));) {
+        for (; *w && *w != ' '; w += *w == '*') {
+            size_t length = strcspn(w, "* ");
+            if (length != strspn(w, "0123456789") && !find_param(c, w, length))
+                complain(c,
+                         "'%s' is [%s], but '%.*s' is neither a key of the plugin's nor a number",
+                         row->name, row->shape, (int)length, w);
+            w += length;
+        }
+        n++;
+    }
+    return n;
+}
+
+static const char *file_of(const weft_hf_tensor *row)
+{
+    return row->file ? row->file : row->name;
+}
+
+/* The row before it is the part before it. */
+static bool follows(const weft_hf_tensor *row)
+{
+    return row[-1].name && row[-1].parts == row->parts && row[-1].part == row->part - 1 &&
+           strcmp(file_of(row - 1), file_of(row)) == 0;
+}
+
+static void check_parts(check *c, const weft_hf_tensor *row, int n_dims)
+{
+    const bool last = row->part == row->parts - 1;
+    if (row->parts < 2)
+        return;
+    if (row->part < 0 || row->part >= row->parts || row->along < 0 || row->along >= n_dims ||
+        (row->part > 0 && (row == c->form->tensors || !follows(row))) ||
+        (!last && (!row[1].name || row[1].part != row->part + 1 || !follows(row + 1))))
+        complain(c, "'%s' is part %d of %d of '%s' along dim %d: parts stand together, from 0 on",
+                 row->name, row->part, row->parts, file_of(row), row->along);
+}
+
+static void check_tensor(check *c, const weft_hf_tensor *row)
+{
+    if (!row->name)
+        return;
+    const int n = count_dims(c, row), in_file = n - (strstr(file_of(row), "{x}") != NULL);
+    if (n < 1 || n > WEFT_MAX_DIMS || in_file < 1)
+        complain(c, "'%s' is [%s], %d dims", row->name, row->shape ? row->shape : "", n);
+    if (strlen(row->name) + 48 > HF_NAME || strlen(file_of(row)) + 48 > HF_NAME)
+        complain(c, "'%s': a name is too long", row->name);
+    if (row->turned && in_file != 2)
+        complain(c, "'%s' is [%s]: only what has two dims in files can be turned", row->name,
+                 row->shape);
+    if ((strstr(row->name, "{l}") != NULL) != (strstr(file_of(row), "{l}") != NULL))
+        complain(c, "'%s' and '%s': one is of each block, the other is not", row->name,
+                 file_of(row));
+    if (strstr(row->name, "{l}") && !c->form->layers)
+        complain(c, "'%s' is of each block, but no key says how many there are", row->name);
+    check_parts(c, row, n);
+    check_key(c, row->name, row->when);
+    check_key(c, row->name, row->unless);
+    check_key(c, row->name, row->from);
+    check_key(c, row->name, row->until);
+}
+
+/* ---- keys ---- */
+
+static void check_keys(check *c, const weft_hf_key *row)
+{
+    for (; row->name; row++) {
+        check_key(c, row->name, row->key);
+        if (!row->key && !row->is && !row->written && !row->context)
+            complain(c, "'%s' has neither a key nor a value", row->name);
+    }
+}
+
+static void check_rope(check *c, const weft_hf_rope *rope)
+{
+    check_key(c, "rope_theta", rope->theta);
+    for (const weft_hf_rope_type *t = rope->types; t && t->type; t++) {
+        check_key(c, t->type, t->key);
+        check_keys(c, t->keys);
+    }
+}
+
+static void check_form(check *c)
+{
+    check_key(c, "layers", c->form->layers);
+    check_key(c, "when", c->form->when);
+    check_key(c, "unless", c->form->unless);
+    for (const weft_hf_tensor *row = c->form->tensors; row->name || row->file; row++)
+        check_tensor(c, row);
+    check_keys(c, c->form->keys);
+    if (c->form->rope)
+        check_rope(c, c->form->rope);
+}
+
+weft_status hf_table_check(const weft_hf_model *table, const char *plugin, weft_error *err)
+{
+    check c = {.table = table, .err = err};
+    if (table->size != sizeof *table)
+        return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
+                         "plugin '%s', its table for Hugging Face: it has size %zu, not %zu; build "
+                         "it with this weft's headers",
+                         plugin, table->size, sizeof *table);
+    if (!table->plugin || !table->params || !table->forms || strcmp(table->plugin, plugin) != 0)
+        return weft_fail(
+            err, WEFT_ERR_INPUT, WEFT_NOWHERE,
+            "plugin '%s', its table for Hugging Face: it lacks parameters or forms, or "
+            "is another plugin's",
+            plugin);
+    for (int i = 0; table->forms[i]; i++) {
+        c.form = table->forms[i];
+        check_form(&c);
+    }
+    return c.status;
+}
