@@ -14,7 +14,7 @@
 #include <string.h>
 
 typedef struct wishes {
-    const char *print_after, *stop_after, *program, *rank, *mode, *format, *changed_by;
+    const char *print_after, *stop_after, *program, *rank, *mode, *format, *changed_by, *gpu;
     bool print_changed, graph, whole, schedule, json;
     weft_cli_timeline timeline;
 } wishes;
@@ -321,6 +321,10 @@ int weft_cmd_plan(int argc, char **argv)
          .argument = "RATE",
          .help = "what is sent takes its bytes at this rate of one rank (default 1e10)",
          .text = &timeline->bytes_per_s},
+        {.name = "gpu",
+         .argument = "GPU",
+         .help = "plan for such a GPU, whatever device is listed: h100, a100, ... or a file",
+         .text = &w.gpu},
         {.name = "json",
          .help = "print one JSON object, without times: equal plans are equal texts",
          .flag = &w.json},
@@ -345,6 +349,7 @@ int weft_cmd_plan(int argc, char **argv)
     weft_error err = {0};
     weft_text text = {0};
     int code = weft_cli_parse(&usage, argc, argv, &options);
+    options.gpu = w.gpu;
     if (code == WEFT_CLI_GO) {
         weft_status s = weft_session_init(&session, &options, 0, NULL, true, &err);
         if (!s)

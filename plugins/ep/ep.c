@@ -17,6 +17,7 @@ static const char *const worst[] = {"worst", NULL};
 static const weft_param params[] = {
     {.name = "degree",
      WEFT_INT(ep, degree),
+     .tune = "ranks",
      .value = "1",
      .min = 1,
      .max = 1 << 16,
