@@ -16,6 +16,7 @@ int weft_cmd_report(int argc, char **argv);
 int weft_cmd_status(int argc, char **argv);
 int weft_cmd_train(int argc, char **argv);
 int weft_cmd_plan(int argc, char **argv);
+int weft_cmd_tune(int argc, char **argv);
 int weft_cmd_ablate(int argc, char **argv);
 int weft_cmd_bisect(int argc, char **argv);
 int weft_cmd_compare(int argc, char **argv);
@@ -90,6 +91,8 @@ typedef struct weft_cli_options {
     int local_ranks; /* ranks are processes, so many of them on this host; 0: they are threads of
                         this one */
     bool threads;    /* ranks are threads, whatever transport is listed */
+    bool silent;     /* warnings are not shown: it is one plan of many */
+    const char *gpu; /* it is planned for this GPU: cuda stands for cpu, nccl for local; or NULL */
     const weft_text *files; /* the INI and what it includes as rank 0 has read them
                                (weft_settings_pack); NULL: they are read here */
 } weft_cli_options;

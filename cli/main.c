@@ -19,6 +19,7 @@ static const struct command {
     {"train", "run a training run", weft_cmd_train},
     {"plan", "compile a run for any number of ranks and show it; nothing is started",
      weft_cmd_plan},
+    {"tune", "find the fastest settings of a run's parallelism that fit", weft_cmd_tune},
     {"generate", "continue texts with a trained model", weft_cmd_generate},
     {"oracle", "run two INI files and compare losses, gradients and parameters", weft_cmd_oracle},
     {"ablate", "run variants over several seeds, and say what difference each makes",

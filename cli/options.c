@@ -147,6 +147,36 @@ weft_status weft_cli_read_alone(const char *path, weft_settings **out, weft_erro
     return status;
 }
 
+/* What stands for `other` where it is listed, else at `place`. */
+static weft_status put_in_place(weft_settings *settings, const char *name, const char *other,
+                                const char *place, weft_error *err)
+{
+    const bool replaces = weft_listed_find(settings, other) >= 0;
+    if (weft_listed_find(settings, name) >= 0)
+        return WEFT_OK;
+    char *spec =
+        replaces ? weft_format("%s@before:%s", name, other) : weft_format("%s@%s", name, place);
+    weft_status s = spec ? weft_settings_with(settings, spec, err) : weft_fail_memory(err);
+    weft_free(spec);
+    return !s && replaces ? weft_settings_without(settings, other, err) : s;
+}
+
+/* --gpu: the plan of a run there, whatever is here. Transports of processes stay. */
+static weft_status plan_for_gpu(weft_settings *settings, const weft_cli_options *options,
+                                weft_error *err)
+{
+    const bool sends =
+        weft_listed_find(settings, "mpi") >= 0 || weft_listed_find(settings, "ucx") >= 0;
+    char *words = weft_format("cuda.gpu=%s", options->gpu);
+    weft_status s =
+        words ? put_in_place(settings, "cuda", "cpu", "first", err) : weft_fail_memory(err);
+    if (!s && options->ranks > 1 && !sends)
+        s = put_in_place(settings, "nccl", "local", "after:cuda", err);
+    s = s ? s : weft_settings_override(settings, words, err);
+    weft_free(words);
+    return s;
+}
+
 weft_status weft_cli_settings(const weft_cli_options *options, weft_settings **out, weft_error *err)
 {
     weft_status status;
@@ -185,6 +215,8 @@ weft_status weft_cli_settings(const weft_cli_options *options, weft_settings **o
         if (edited != WEFT_OK)
             status = edited;
     }
+    if (options->gpu && status == WEFT_OK)
+        status = plan_for_gpu(*out, options, err);
     weft_status fallen = weft_settings_fall_back(*out, WEFT_BUILT_IN, weft_built_in, err);
     status = status ? status : fallen;
     if (status == WEFT_OK)

@@ -14,7 +14,7 @@
 #include <string.h>
 
 typedef struct wishes {
-    const char *print_after, *stop_after, *program, *rank, *mode, *format, *changed_by;
+    const char *print_after, *stop_after, *program, *rank, *mode, *format, *changed_by, *gpu;
     bool print_changed, graph, whole, schedule, json;
     weft_cli_timeline timeline;
 } wishes;
@@ -61,18 +61,27 @@ static weft_status text_after(weft_session *s, const char *name, unsigned how, w
     return status;
 }
 
-static weft_status no_graph_pass(const char *option, const char *name, weft_error *err)
+static weft_status no_graph_pass(const weft_plugins *plugins, const char *option, const char *name,
+                                 weft_error *err)
 {
-    return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
-                     "%s'%s' is not a listed plugin with a pass of stage graph or placed", option,
-                     name);
+    weft_text known = {0};
+    for (int i = 0; i < plugins->n_passes; i++)
+        if (ends_a_plugin(plugins, i))
+            weft_text_print(&known, "%s%s", weft_text_get(&known)[0] ? ", " : "",
+                            pass_name(plugins, i));
+    weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
+              "%s'%s' is not a listed plugin with a pass of stage graph or placed; those that are: "
+              "%s",
+              option, name, weft_text_get(&known));
+    weft_text_release(&known);
+    return WEFT_ERR_INPUT;
 }
 
 static weft_status print_after(weft_session *s, const char *name, bool whole, weft_text *text,
                                weft_error *err)
 {
     if (!is_graph_pass(s->plugins, name))
-        return no_graph_pass("", name, err);
+        return no_graph_pass(s->plugins, "", name, err);
     weft_text_print(text, "# after %s\n", name);
     return text_after(s, name, whole ? WEFT_PRINT_WHOLE : 0, text, err);
 }
@@ -96,7 +105,7 @@ static weft_status check_list(const weft_session *s, const char *list, weft_erro
         weft_status status = !name ? weft_fail_memory(err)
                              : is_graph_pass(s->plugins, name)
                                  ? WEFT_OK
-                                 : no_graph_pass("--print-changed=", name, err);
+                                 : no_graph_pass(s->plugins, "--print-changed=", name, err);
         weft_free(name);
         if (status)
             return status;
@@ -312,6 +321,10 @@ int weft_cmd_plan(int argc, char **argv)
          .argument = "RATE",
          .help = "what is sent takes its bytes at this rate of one rank (default 1e10)",
          .text = &timeline->bytes_per_s},
+        {.name = "gpu",
+         .argument = "GPU",
+         .help = "plan for such a GPU, whatever device is listed: h100, a100, ... or a file",
+         .text = &w.gpu},
         {.name = "json",
          .help = "print one JSON object, without times: equal plans are equal texts",
          .flag = &w.json},
@@ -336,6 +349,7 @@ int weft_cmd_plan(int argc, char **argv)
     weft_error err = {0};
     weft_text text = {0};
     int code = weft_cli_parse(&usage, argc, argv, &options);
+    options.gpu = w.gpu;
     if (code == WEFT_CLI_GO) {
         weft_status s = weft_session_init(&session, &options, 0, NULL, true, &err);
         if (!s)

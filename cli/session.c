@@ -159,6 +159,8 @@ weft_status weft_session_init(weft_session *s, const weft_cli_options *options, 
         s->sink.least = s->sink.least_kept = least;
     else if (weft_params_bool(s->run, "log_ranks"))
         s->sink.least_kept = least;
+    if (options->silent)
+        s->sink.least = s->sink.least_kept = WEFT_LOG_ERROR;
     s->sink.timed = weft_params_is(s->run, "log_time", "all");
     status = weft_cli_cache_dir(rank == 0 ? &s->log : NULL, &s->cache_dir, err);
     if (status)

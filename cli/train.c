@@ -217,9 +217,9 @@ static void announce(const weft_session *session, const weft_plan *plan, const w
     weft_log_print(log, WEFT_LOG_INFO, "%s", weft_text_get(&text));
     if (weft_plan_idle(plan) > 0)
         weft_log_print(log, WEFT_LOG_WARN,
-                       "%lld shares of a micro-batch have no sample, and their ranks compute "
-                       "padding; a greater [train] global_batch or micro_batch "
-                       "(now %lld), or fewer ranks, would not",
+                       "shares of a micro-batch that have no sample, and whose ranks compute "
+                       "padding: %lld; a greater [train] global_batch or micro_batch "
+                       "(now %lld), or fewer ranks, would have none",
                        (long long)weft_plan_idle(plan), (long long)plan->micro_batch);
     weft_text_clear(&text);
     weft_text_print(&text, "%s: ", plan->device->name);

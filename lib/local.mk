@@ -49,6 +49,7 @@ lib_libshared_la_SOURCES = \
 	lib/forecast/libraries.c \
 	lib/forecast/task_times.c \
 	lib/forecast/pipeline.c \
+	lib/forecast/profile.c \
 	lib/forecast/reach.c \
 	lib/forecast/repeats.c \
 	lib/forecast/report.c \
@@ -62,6 +63,7 @@ lib_libshared_la_SOURCES = \
 	lib/forecast/timeline.c \
 	lib/forecast/course.h \
 	lib/forecast/forecast.h \
+	lib/forecast/profiles.h \
 	lib/forecast/roofline.h \
 	lib/forecast/timeline.h \
 	lib/generate/decoder.c \
@@ -119,6 +121,19 @@ lib_libshared_la_SOURCES = \
 	lib/vet/locks.h \
 	lib/vet/sha256.h \
 	lib/vet/vetted.h
+nodist_lib_libshared_la_SOURCES = lib/forecast/profiles.c
+gpusdir = $(pkgdatadir)/gpus
+gpus_DATA = \
+	share/gpus/4090.ini \
+	share/gpus/a100.ini \
+	share/gpus/b200.ini \
+	share/gpus/h100.ini \
+	share/gpus/h100-500w.ini \
+	share/gpus/h200.ini
+lib/forecast/profiles.c: lib/forecast/make-profiles $(gpus_DATA)
+	$(AM_V_GEN)$(MKDIR_P) $(@D) && cd $(srcdir) && $(SHELL) lib/forecast/make-profiles $(gpus_DATA) \
+	    >'$(abs_builddir)/$@.new' && mv '$(abs_builddir)/$@.new' '$(abs_builddir)/$@'
+CLEANFILES += lib/forecast/profiles.c
 lib_libshared_la_CPPFLAGS = $(AM_CPPFLAGS) $(JANSSON_CFLAGS) $(SODIUM_CFLAGS) $(XXHASH_CFLAGS) \
 	-DWEFT_SYSTEM_KEY='"$(sysconfdir)/weft/plugins.key"' \
 	-DWEFT_SYSTEM_LOCK='"$(sysconfdir)/weft/plugins.lock"'
@@ -128,7 +143,7 @@ lib_libshared_la_LIBADD = $(JANSSON_LIBS) $(SODIUM_LIBS) $(XXHASH_LIBS) $(LIBM)
 lib_libinner_la_SOURCES =
 lib_libinner_la_LIBADD = core/libcore.la lib/libkit.la lib/libshared.la
 
-EXTRA_DIST += \
+EXTRA_DIST += $(gpus_DATA) lib/forecast/make-profiles \
 	lib/console/README.md \
 	lib/forecast/README.md \
 	lib/generate/README.md \

@@ -168,18 +168,6 @@ tests_unit_compile_test_order_LDADD = tests/lib/liborderproof.la $(PLAN_LIBS)
 tests_unit_compile_test_memory_LDADD = $(PLAN_LIBS)
 tests_unit_execute_test_places_LDADD = $(PLAN_LIBS)
 
-pipeline_lists = tests/lib/pipeline_lists.c tests/lib/pipeline_lists.h
-tests_unit_compile_test_schedule_SOURCES = tests/unit/compile/test_schedule.c \
-	tests/lib/pipeline_sim.c tests/lib/pipeline_sim.h $(pipeline_lists)
-tests_unit_compile_test_schedule_LDADD = plugins/pp/libpp.la $(TEST_LIBS)
-tests_unit_compile_test_schedule_local_SOURCES = tests/unit/compile/test_schedule_local.c \
-	$(pipeline_lists)
-tests_unit_compile_test_schedule_local_LDADD = plugins/local/liblocal.la plugins/pp/libpp.la \
-	$(TEST_LIBS)
-tests_unit_lib_test_timeline_SOURCES = tests/unit/lib/test_timeline.c tests/lib/pipeline_sim.c \
-	tests/lib/pipeline_sim.h $(pipeline_lists)
-tests_unit_lib_test_timeline_LDADD = plugins/pp/libpp.la $(TEST_LIBS)
-
 # A model on a mesh, planned with the plugins linked in, and run by all its ranks in one thread.
 check_LTLIBRARIES += tests/lib/libsim.la
 tests_lib_libsim_la_SOURCES = \
@@ -433,6 +421,7 @@ run_fixture_sources = \
 	tests/fixtures/run/misplaced.c \
 	tests/fixtures/run/mistakes.c \
 	tests/fixtures/run/moving_bias.c \
+	tests/fixtures/run/noise.c \
 	tests/fixtures/run/oddities.c \
 	tests/fixtures/run/one_kv.c \
 	tests/fixtures/run/order.c \
@@ -559,7 +548,7 @@ dist_check_SCRIPTS += \
 	tests/scripts/check-cp \
 	tests/scripts/check-pp \
 	tests/scripts/check-passes \
-	tests/scripts/check-plan-gpu \
+	tests/scripts/check-plan-gpu tests/scripts/check-tune \
 	tests/scripts/check-profile \
 	tests/scripts/check-records \
 	tests/scripts/check-release \

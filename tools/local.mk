@@ -60,6 +60,11 @@ weft_SOURCES += \
 	tools/oracle/values.c \
 	tools/oracle/oracle.h \
 	tools/oracle/rounding_f8.h \
+	tools/tune/search.c \
+	tools/tune/space.c \
+	tools/tune/trial.c \
+	tools/tune/tune.c \
+	tools/tune/tune.h \
 	tools/vet/libraries.c \
 	tools/vet/set.c \
 	tools/vet/vet.c \
@@ -68,4 +73,5 @@ EXTRA_DIST += tools/ablate/README.md tools/bisect/README.md tools/compare/README
 	tools/conform/README.md \
 	tools/generate/README.md \
 	tools/oracle/README.md \
+	tools/tune/README.md \
 	tools/vet/README.md

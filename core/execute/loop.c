@@ -50,6 +50,7 @@ static weft_status read_reports(weft_run *run, weft_error *err)
     for (int i = 0; i < g->n_reports; i++) {
         run->reports[i].name = g->reports[i].name;
         run->reports[i].value = read[2 + i];
+        run->most[i] = fmax(run->most[i], read[2 + i]);
         if (strcmp(g->reports[i].name, "grad_norm") == 0)
             run->view.grad_norm = run->reports[i].value;
     }
@@ -85,7 +86,7 @@ static weft_status explain_refusal(const weft_run *run, int r, weft_error *err)
     weft_text other = {0};
     for (int i = 0; by->other && i < g->n_reports; i++)
         if (strcmp(g->reports[i].name, by->other) == 0)
-            weft_text_print(&other, " %g", run->reports[i].value);
+            weft_text_print(&other, " %g", run->most[i]);
     weft_fail(err, WEFT_ERR_REPEATS, WEFT_NOWHERE, "step %lld: %g %s%s", (long long)run->view.step,
               run->reports[r].value, by->why, weft_text_get(&other));
     weft_text_release(&other);

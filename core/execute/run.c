@@ -168,10 +168,11 @@ static weft_status allocate_reports(weft_run *run, weft_error *err)
     const weft_graph *g = run->plan->graphs[WEFT_MODE_TRAIN];
     run->n_scalars = 2 + (g ? g->n_reports : 0);
     run->reports = weft_alloc_zero((size_t)run->n_scalars + WEFT_MOST_COUNTS, sizeof *run->reports);
+    run->most = weft_alloc_zero((size_t)run->n_scalars, sizeof *run->most);
     run->view.reports = run->reports;
     run->scalars = weft_alloc_zero((size_t)run->n_scalars, sizeof *run->scalars);
     run->scalars_read = weft_alloc_zero((size_t)run->n_scalars, sizeof *run->scalars_read);
-    if (!run->reports || !run->scalars || !run->scalars_read)
+    if (!run->reports || !run->most || !run->scalars || !run->scalars_read)
         return weft_fail_memory(err);
     return weft_device_alloc_host(run->plan, (size_t)run->n_scalars * WEFT_SCALAR_BYTES,
                                   &run->scalars_host, err);
@@ -347,6 +348,7 @@ void weft_run_destroy(weft_run *run)
     weft_free(run->host_copy);
     weft_times_destroy(run);
     weft_free(run->reports);
+    weft_free(run->most);
     weft_free(run->scalars);
     weft_free(run->scalars_read);
     if (run->scalars_host)

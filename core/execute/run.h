@@ -101,6 +101,7 @@ struct weft_run {
     void *scalars_host;         /* where the device puts it: SCALAR_BYTES each */
     int n_scalars;              /* for which there is room */
     weft_report *reports;       /* as many as the training graph has */
+    double *most;               /* of each, since the run began or went on */
     struct weft_probe *probe;   /* who compares runs; NULL: nobody */
     struct weft_times *times;   /* NULL until somebody asks for them */
     bool wants_times;           /* all ranks: somebody has asked for those of the next step */

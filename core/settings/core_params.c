@@ -135,6 +135,7 @@ static const weft_param train_params[] = {
      .help = "samples in one step, of all ranks and micro-batches together"},
     {.name = "micro_batch",
      .type = WEFT_PARAM_INT,
+     .tune = "batch",
      .value = "auto",
      .min = 1,
      .max = NO_LIMIT,

@@ -45,7 +45,14 @@ typedef struct weft_decoder_sizes {
 #define WEFT_DECODER_SIZES(self_, words_, auto_words_, head_dim_help_, ffn_help_)                  \
     WEFT_DECODER_SIZE(self_, "dim", d.dim, 1, 1 << 24, words_,                                     \
                       "width of the residual stream (Hugging Face: hidden_size)"),                 \
-        WEFT_DECODER_SIZE(self_, "n_layers", d.layers, 1, 1 << 14, words_, "transformer blocks"),  \
+        {.name = "n_layers",                                                                       \
+         WEFT_INT(self_, d.layers),                                                                \
+         .value = "flavor",                                                                        \
+         .min = 1,                                                                                 \
+         .max = 1 << 14,                                                                           \
+         .choices = words_,                                                                        \
+         .flags = WEFT_PARAM_DEPTH,                                                                \
+         .help = "transformer blocks"},                                                            \
         WEFT_DECODER_SIZE(self_, "n_heads", d.heads, 1, 1 << 24, words_, "query heads"),           \
         WEFT_DECODER_SIZE(self_, "n_kv_heads", d.kv_heads, 1, 1 << 24, words_,                     \
                           "key and value heads; n_heads must be a multiple"),                      \

@@ -18,6 +18,7 @@
 #define WEFT_DEVICE_H
 
 #include <weft/op.h>
+#include <weft/params.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -83,7 +84,28 @@ typedef struct weft_device_rates {
     double host_link;              /* bytes/s between its memory and the host's, one way */
     double unsure;                 /* attention may take so many times as long, for nobody has
                                       measured it: predictions are ranges; 0 or 1: it was measured */
+    int sms;                       /* multiprocessors */
+    bool waves;                    /* products whose tiles do not fill them reach less */
+    double k_half;    /* of a product's rate a sum of so many terms reaches half; 0: all reach it */
+    bool narrow;      /* it multiplies values in 8 bits; */
+    bool narrow_rows; /* with a scale for each row, too */
+    double call_s,
+        net_call_s;           /* what a collective takes within a host, and across hosts, besides */
+    double half_bytes;        /* below so many bytes it takes up to 1.5 times as long */
+    double library_attention; /* times as fast as `attention` a vendor's library is; 0: unknown */
+    uint64_t hash;            /* of the profile that says so; 0: none does */
 } weft_device_rates;
+
+/* What a file says of a device that need not be there: one of weft's own (share/weft/gpus) or the
+ * user's. */
+typedef struct weft_profile weft_profile;
+/* The words of a key that is a LIST of STRINGs: a name or the path of a file (which has a '/' or
+ * ends in .ini), and what differs from it, as "h100 bandwidth=2.4e12". An unknown name is refused
+ * with the nearest one, faults of a file with their lines. weft_profile_destroy. */
+weft_status weft_profile_read(const weft_params *params, const char *key, weft_profile **out,
+                              weft_error *err);
+const weft_device_rates *weft_profile_rates(const weft_profile *profile); /* live as long */
+void weft_profile_destroy(weft_profile *profile);
 
 /* plugin.h; what `counts` gives at most. */
 struct weft_report;

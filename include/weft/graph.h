@@ -495,8 +495,8 @@ weft_value *weft_gradient_clip(weft_graph *g, double max_norm);
 void weft_add_report(weft_graph *g, const char *name, weft_value *scalar);
 /* Training: a step is learnt from only if `scalar`, a number of the step, is 0; else the update
  * is refused, as that of a step that is not finite is ([train] nonfinite). The scalar is a report
- * called `name`, too. The message is its value, `why`, and the value of the report called `other`
- * (NULL: none). */
+ * called `name`, too. The message is its value, `why`, and the largest value that the report called
+ * `other` (NULL: none) has had in the run so far. */
 void weft_add_refusal(weft_graph *g, const char *name, weft_value *scalar, const char *why,
                       const char *other);
 /* Parameters in the order of the graph; i from 0, NULL past the end. */

@@ -36,6 +36,8 @@ enum {
                                  opens by itself, by name; `weft vet` looks beside it, too */
     WEFT_PARAM_SERVED = 256,  /* of the core's own sections: a plugin does what the key says, one
                                  that  gives the capability of its name; without one it is refused */
+    WEFT_PARAM_DEPTH = 512, /* of a model: how many equal blocks it has; `weft tune` plans a few of
+                               them to judge all */
 };
 
 typedef struct weft_param {
@@ -57,6 +59,10 @@ typedef struct weft_param {
      * counts where such a key's value is the word that is this parameter's name: with presets in
      * `flavor`, dim = flavor is 256. NULL: none. */
     const char *const *presets;
+    /* What `weft tune` may set it to, for the same results but for rounding, separated by blanks:
+     * values; or one word alone: "ranks", degrees that divide the ranks; "batch", divisors of
+     * [train] global_batch. NULL: it is left alone. */
+    const char *tune;
 } weft_param;
 
 /* The type of a parameter, and the field of struct `type` that it fills; a field of another type is

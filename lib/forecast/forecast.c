@@ -132,7 +132,7 @@ static void print_unknown(const weft_roofline *r, const weft_forecast *f, weft_t
 }
 
 /* Attention as slow as it may be. */
-static weft_roofline slowest(const weft_roofline *r)
+weft_roofline weft_roofline_slowest(const weft_roofline *r)
 {
     weft_roofline slow = *r;
     slow.slow = r->rates.unsure > 1;
@@ -145,7 +145,7 @@ void weft_plan_print_forecast(const weft_plan *plan, weft_text *text)
     outlook o = {.r = &r};
     if (!weft_plan_roofline(plan, &r))
         return;
-    const weft_roofline slow = slowest(&r);
+    const weft_roofline slow = weft_roofline_slowest(&r);
     if (weft_plan_forecast(plan, &r, &o.best, NULL)) {
         text->out_of_memory = true;
         return;

@@ -47,6 +47,8 @@ weft_status weft_plan_forecast(const weft_plan *plan, const weft_roofline *roofl
 void weft_forecast_release(const weft_plan *plan, weft_forecast *f);
 /* In words, if the device says what it reaches (forecast.c): a step's time, tokens/s, MFU. */
 void weft_plan_print_forecast(const weft_plan *plan, weft_text *text);
+/* Attention as slow as it may be, where rates are unsure. */
+weft_roofline weft_roofline_slowest(const weft_roofline *r);
 /* A line a stage. */
 void weft_plan_print_costs(const weft_costs *costs, const int *rank_of, weft_text *text);
 

@@ -616,8 +616,8 @@ void weft_plan_print(const weft_plan *plan, bool times, weft_text *text)
                     plan->micro_batches == 1 ? "" : "es", plan->ranks, plan->ranks == 1 ? "" : "s");
     if (weft_plan_idle(plan) > 0)
         weft_text_print(text,
-                        "warning: %lld shares of a micro-batch have no sample, and their ranks "
-                        "compute padding: a micro-batch of %lld is cut too often\n",
+                        "warning: shares of a micro-batch that have no sample, and whose ranks "
+                        "compute padding: %lld; a micro-batch of %lld is cut too often\n",
                         (long long)weft_plan_idle(plan), (long long)plan->micro_batch);
     weft_text_add(text, "compute per step and rank: ");
     weft_print_flops(text, l->flops);

@@ -17,13 +17,13 @@ void weft_roofline_assume(weft_roofline *r, double flops_per_s, double bytes_per
         for (int i = 0; i < WEFT_DTYPES; i++)
             rates->product[i] = rates->attention[i] = flops_per_s;
         rates->other = flops_per_s;
-        rates->memory = rates->launch_s = 0;
-        rates->skips_masked = false;
+        rates->memory = rates->launch_s = rates->k_half = 0;
+        rates->skips_masked = rates->waves = false;
         rates->unsure = 0;
     }
     if (bytes_per_s > 0) {
         rates->link = rates->net = bytes_per_s;
-        rates->link_s = rates->net_s = 0;
+        rates->link_s = rates->net_s = rates->call_s = rates->net_call_s = rates->half_bytes = 0;
     }
 }
 
@@ -43,7 +43,7 @@ void weft_roofline_share(weft_roofline *r, int n)
     rates->launch_s *= n;
     rates->host = 0;                 /* no rank is on another one */
     rates->link = rates->memory / 2; /* read and written */
-    rates->link_s = 0;
+    rates->link_s = rates->call_s = rates->half_bytes = 0;
 }
 
 void weft_roofline_stage(weft_roofline *r)
@@ -98,7 +98,14 @@ static double copy_seconds(const weft_device_rates *rates, weft_move move, doubl
     return 0;
 }
 
-static double call_seconds(const weft_device_rates *rates, weft_move move, double bytes,
+/* Of small calls, whose parts are too small for a link, all together `bytes`. */
+static double slowness(const weft_device_rates *rates, double bytes)
+{
+    return rates->half_bytes > 0 ? 1 + fmin(1, rates->half_bytes / fmax(bytes, 1)) / 2 : 1;
+}
+
+/* What is sent, without what every call takes. */
+static double wire_seconds(const weft_device_rates *rates, weft_move move, double bytes,
                            weft_reach at)
 {
     const double others = at.n - 1;
@@ -123,6 +130,20 @@ static double call_seconds(const weft_device_rates *rates, weft_move move, doubl
         break;
     }
     return 0;
+}
+
+static double call_seconds(const weft_device_rates *rates, weft_move move, double bytes,
+                           weft_reach at)
+{
+    const bool parts = move == WEFT_ALL_GATHER || move == WEFT_REDUCE_SCATTER,
+               ends = move == WEFT_SEND || move == WEFT_SHIFT;
+    const double wire = wire_seconds(rates, move, bytes, at);
+    if (at.n < 2 || wire <= 0)
+        return wire;
+    return (at.hosts > 1 ? rates->net_call_s
+            : ends       ? 0
+                         : rates->call_s) +
+           wire * (ends ? 1 : slowness(rates, parts ? bytes * at.n : bytes));
 }
 
 /* What is sent, and what is received. */
@@ -264,6 +285,41 @@ static double attention_rate(const weft_roofline *r, const weft_kernel_work *wor
     return r->slow && unsure > 1 ? rate / unsure : rate;
 }
 
+/* Of what tiles compute that a GPU makes all at once, the share that is wanted, for the tile that
+ * does best by what tiles of its size reach (CUTLASS). */
+static double wave_share(double rows, double columns, int sms)
+{
+    static const struct {
+        double rows, columns, reached;
+    } tiles[] = {{128, 256, 1}, {128, 128, 0.93}, {64, 128, 0.8}, {64, 64, 0.6}};
+    double best = 0;
+    for (size_t i = 0; i < sizeof tiles / sizeof *tiles; i++) {
+        const double n = ceil(rows / tiles[i].rows) * ceil(columns / tiles[i].columns),
+                     area = ceil(n / sms) * sms * tiles[i].rows * tiles[i].columns;
+        best = fmax(best, rows * columns / area * tiles[i].reached);
+    }
+    return best;
+}
+
+/* A product's rate, by its shape: of a sum of few terms much is not its loop, and its tiles may
+ * leave multiprocessors idle. */
+static double product_rate(const weft_roofline *r, const weft_instruction *in, weft_dtype dtype)
+{
+    const weft_device_rates *rates = &r->rates;
+    const weft_tensor *out = &in->tensors[in->n_ins];
+    double rate = rates->product[dtype];
+    if (in->n_outs == 0 || out->n_dims < 1)
+        return rate;
+    const double count = (double)weft_tensor_count(out),
+                 columns = (double)out->size[out->n_dims - 1];
+    if (count <= 0 || in->flops <= 0)
+        return rate;
+    if (rates->waves && rates->sms > 0)
+        rate *= wave_share(count / columns, columns, rates->sms);
+    const double terms = in->flops / (2 * count);
+    return rate * terms / (terms + rates->k_half);
+}
+
 static weft_work_cost compute_cost(const weft_roofline *r, const weft_lowered *l,
                                    const weft_instruction *in)
 {
@@ -271,7 +327,7 @@ static weft_work_cost compute_cost(const weft_roofline *r, const weft_lowered *l
     const weft_work work = work_of(in->node);
     const bool told = in->work.launches > 0;
     const weft_dtype dtype = weft_roofline_dtype(l, in);
-    const double rate = work == WEFT_WORK_PRODUCT     ? rates->product[dtype]
+    const double rate = work == WEFT_WORK_PRODUCT     ? product_rate(r, in, dtype)
                         : work == WEFT_WORK_ATTENTION ? attention_rate(r, &in->work, dtype)
                                                       : rates->other;
     const double executed = in->work.flops > 0 ? in->work.flops : in->flops,

@@ -12,6 +12,7 @@ enum { MODE_NONE, MODE_FULL, MODE_EVERY, MODE_OP, MODE_BUDGET };
 static const weft_param params[] = {
     {.name = "mode",
      WEFT_CHOICE(ac, mode),
+     .tune = "none op full",
      .value = "full",
      .choices = modes,
      .help = "none; full: keep only what leaves a block; every: full for one block in `every`; op: "

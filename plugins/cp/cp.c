@@ -22,6 +22,7 @@ enum { REDUCE_AUTO, REDUCE_F32 };
 static const weft_param params[] = {
     {.name = "degree",
      WEFT_INT(cp, degree),
+     .tune = "ranks",
      .min = 1,
      .max = 1 << 16,
      .unit = "ranks",

@@ -10,14 +10,12 @@ enum { CUDA_QUEUES = 3, CUDA_MOST_FILES = 32 };
 
 /* What is planned for, whether it is there or not (gpus.c). */
 typedef struct cuda_gpu {
-    weft_device_rates rates;  /* name NULL: nobody said which GPU it is */
-    bool narrow, narrow_rows; /* it multiplies values in 8 bits, and by a scale for each row */
-    int sms;
-    double dnn; /* cuDNN's attention: times as fast as ours */
+    weft_device_rates rates; /* name NULL: nobody said which GPU it is */
 } cuda_gpu;
 
-/* Reads [cuda] gpu. */
-weft_status cuda_gpu_read(const weft_params *params, cuda_gpu *gpu, weft_error *err);
+/* Reads [cuda] gpu; *profile: NULL before, and the caller's to destroy. */
+weft_status cuda_gpu_read(const weft_params *params, weft_profile **profile, cuda_gpu *gpu,
+                          weft_error *err);
 /* Context, kernels and graphs of so many launches: an estimate. */
 size_t cuda_gpu_library_bytes(const cuda_gpu *gpu, int64_t captured);
 /* What a run's memory takes beyond what was asked for, at most, where it comes in whole pages. */
@@ -34,7 +32,8 @@ typedef struct cuda {
     const weft_host *host;
     bool plain, capture, open;
     cuda_gpu gpu;
-    bool timed; /* products: by the clock, not by heuristics */
+    weft_profile *profile; /* NULL: nobody said which GPU it is */
+    bool timed;            /* products: by the clock, not by heuristics */
     cuda_driver driver;
     CUdevice number;
     CUcontext context;

@@ -28,10 +28,10 @@ static const weft_param params[] = {
     {.name = "gpu",
      .type = WEFT_PARAM_STRING,
      .value = "auto",
-     .flags = WEFT_PARAM_LIST,
+     .flags = WEFT_PARAM_LIST | WEFT_PARAM_FILE,
      .help = "Which GPU `weft plan` is to predict times for, whether there is one or not: a100, "
-             "h100, h200, b200 or 4090, and what differs from it, as h100 bandwidth=2.4e12; auto: "
-             "no prediction."},
+             "h100, h100-500w, h200, b200, 4090 or a file of your own, and what differs from it, "
+             "as h100 bandwidth=2.4e12; auto: no prediction."},
     {.name = "kernels",
      .type = WEFT_PARAM_CHOICE,
      .value = "auto",
@@ -112,16 +112,16 @@ static weft_status cuda_create(void *self, weft_error *err)
     c->ordered = weft_params_is(host->params, "attention_sums", "ordered");
     c->capture = weft_params_is(host->params, "graphs", "yes");
     c->exports = weft_params_is(host->params, "memory", "exportable");
-    weft_status s = cuda_gpu_read(host->params, &c->gpu, err);
+    weft_status s = cuda_gpu_read(host->params, &c->profile, &c->gpu, err);
     for (int i = 0; i < CUDA_QUEUES; i++) {
         c->queues[i].careful = weft_params_is(host->params, "graphs", "check");
         c->queues[i].loads = host->ranks > 1;
         c->queues[i].planned = c->gpu.rates.name != NULL;
         c->queues[i].dnn_planned = !c->own && !c->plain;
         c->queues[i].dnn_must = c->must;
-        c->queues[i].dnn_rate = c->gpu.dnn;
-        c->queues[i].narrow = c->gpu.narrow;
-        c->queues[i].narrow_rows = c->gpu.narrow_rows;
+        c->queues[i].dnn_rate = c->gpu.rates.library_attention;
+        c->queues[i].narrow = c->gpu.rates.narrow;
+        c->queues[i].narrow_rows = c->gpu.rates.narrow_rows;
     }
     return s;
 }
@@ -367,6 +367,7 @@ static void cuda_destroy(void *self)
 {
     cuda_products_destroy(((cuda *)self)->products);
     cuda_dnn_destroy(((cuda *)self)->dnn);
+    weft_profile_destroy(((cuda *)self)->profile);
 }
 
 /* ---- what the device says of itself ---- */

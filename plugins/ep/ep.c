@@ -17,6 +17,7 @@ static const char *const worst[] = {"worst", NULL};
 static const weft_param params[] = {
     {.name = "degree",
      WEFT_INT(ep, degree),
+     .tune = "ranks",
      .value = "1",
      .min = 1,
      .max = 1 << 16,
@@ -187,6 +188,8 @@ static void check_axes(void *self, weft_graph *g)
 {
     const ep *e = self;
     const char *axis;
+    if (weft_graph_mode(g) != WEFT_MODE_TRAIN) /* a text that is written may have nothing to cut */
+        return;
     for (int i = 0; (axis = weft_params_word(e->host->params, "over", i)); i++) {
         weft_table_rule r;
         bool cuts = weft_mesh_find(weft_graph_mesh(g), axis) < 0;

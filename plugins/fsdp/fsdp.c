@@ -26,6 +26,7 @@ enum { TWO_LEVEL_NO, TWO_LEVEL_STEP, TWO_LEVEL_MICRO_BATCH };
 static const weft_param params[] = {
     {.name = "degree",
      WEFT_INT(fsdp, degree),
+     .tune = "auto",
      .value = "auto",
      .min = 1,
      .max = 1 << 20,
@@ -35,6 +36,7 @@ static const weft_param params[] = {
              "that other axes leave."},
     {.name = "replicate",
      WEFT_INT(fsdp, replicate),
+     .tune = "ranks",
      .value = "1",
      .min = 1,
      .max = 1 << 20,
@@ -42,6 +44,7 @@ static const weft_param params[] = {
      .help = "Size of axis dp_replicate: copies of the sharded parameters (HSDP)."},
     {.name = "zero",
      WEFT_CHOICE(fsdp, zero),
+     .tune = "1 2 3",
      .value = "3",
      .choices = levels,
      .help = "What is sharded: 0 nothing; 1 optimizer state (gather and reduce once a step); 2 "
@@ -49,6 +52,7 @@ static const weft_param params[] = {
              "parameters, too (gather every micro-batch)."},
     {.name = "reshard",
      WEFT_INT(fsdp, reshard),
+     .tune = "yes no",
      .value = "yes",
      .min = 0,
      .max = 1 << 20,

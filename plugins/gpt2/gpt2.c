@@ -41,6 +41,7 @@ static const weft_param params[] = {
     SIZE("dim", dim, "width of the residual stream (Hugging Face: n_embd)"),
     {.name = "n_layers",
      WEFT_INT(gpt2, layers),
+     .flags = WEFT_PARAM_DEPTH,
      .value = "flavor",
      .min = 1,
      .max = 1 << 14,

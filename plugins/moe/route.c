@@ -200,7 +200,7 @@ static void score_gradient(const weft_call *call, int64_t i, const double *s, in
     const double by = divisor(call, s, k), scale = weft_call_real(call, "scale");
     double dot = 0;
     for (int64_t j = 0; j < k; j++)
-        dot += weft_tensor_get(dy, i * k + j) * s[j] / by;
+        dot += weft_tensor_get(dy, i * k + j) * (s[j] / by); /* of one: exactly dy */
     for (int64_t j = 0; j < k; j++)
         ds[j] =
             scale * (weft_tensor_get(dy, i * k + j) - (weft_call_int(call, "norm") ? dot : 0)) / by;

@@ -138,7 +138,8 @@ static void report(weft_graph *g, int blocks, const weft_node *last, totals *t)
         weft_add_refusal(
             g, "moe.refused", refused,
             "choices of tokens found no room with their experts, and nothing is learnt "
-            "from what would be missing; [ep] room would have had to be at least",
+            "from what would be missing; for the run so far [ep] room would have had to be at "
+            "least",
             "moe.room");
     else
         weft_add_report(g, "moe.refused", refused);
@@ -187,15 +188,21 @@ static weft_value *load_of(const weft_node *assign)
     return NULL;
 }
 
+/* What stands behind a value that was brought elsewhere or stored in parts. */
+static weft_value *source_of(weft_value *v, const weft_op *op)
+{
+    while (v->node->op != op && v->node->n_ins > 0)
+        v = v->node->ins[0];
+    return v;
+}
+
 static void learn(weft_graph *g, const weft_node *assign)
 {
-    const weft_node *route = assign->ins[0]->node;
+    const weft_node *route = source_of(assign->ins[0], &moe_route)->node;
     const double rate = weft_node_real(route, "bias_rate");
     if (route->op != &moe_route || route->n_ins < 2 || rate <= 0)
         return;
-    weft_value *bias = route->ins[1];
-    while (bias->node->n_ins) /* where it is stored in parts, route reads what is gathered */
-        bias = bias->node->ins[0];
+    weft_value *bias = source_of(route->ins[1], NULL);
     weft_value *next = weft_add2(g, "bias_step", NULL, bias, load_of(assign));
     weft_set_real(g, next, "rate", rate);
     weft_set_int(g, next, "recentre", weft_node_int(route, "recentre"));

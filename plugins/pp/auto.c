@@ -172,7 +172,7 @@ weft_status pp_auto_fill(const weft_pipeline_view *view, weft_tasks *tasks, weft
     return s;
 }
 
-static int64_t units(double seconds, int shift)
+static int64_t ticks(double seconds, int shift)
 {
     return llrint(ldexp(seconds, shift));
 }
@@ -192,8 +192,8 @@ static void find_unit(pp_auto *a, const weft_planned_stage *planned, int n)
 static pp_stage stage_of(const weft_planned_stage *p, int shift)
 {
     return (pp_stage){
-        .takes = {units(p->forward, shift), units(p->backward, shift), units(p->weights, shift)},
-        .sends = {units(p->sends_on, shift), units(p->sends_back, shift)},
+        .takes = {ticks(p->forward, shift), ticks(p->backward, shift), ticks(p->weights, shift)},
+        .sends = {ticks(p->sends_on, shift), ticks(p->sends_back, shift)},
         .kept = p->kept,
         .held = p->held};
 }
@@ -227,7 +227,7 @@ static weft_status choose(const pp *self, weft_plan *plan, weft_error *err)
         find_unit(a, planned, view.stages);
     for (size_t i = 0; i < n && !s; i++)
         stages[i] = stage_of(&planned[i], a->shift);
-    pp_pipeline p = {.view = view, .stages = stages, .alive = alive ? alive : view.ranks};
+    pp_pipeline p = {.view = view, .stages = stages, .alive = alive ? alive : view.ranks + 1};
     const bool one = view.stages == view.ranks;
     for (int v = 0; v < 2 && !s; v++)
         if (one ? !v : !weft_params_is(self->params, "placement", v ? "loop" : "v"))
@@ -245,9 +245,12 @@ static void print_candidate(const pp_auto *a, const pp_candidate *c, weft_text *
     weft_text_add(text, c->name);
     if (c->turns > 1)
         weft_text_print(text, " with %d stages a rank%s", c->turns, c->v ? " on a V" : "");
-    weft_text_print(text, " %.4g ms, idle %.2f %%, alive %.1f",
-                    1e3 * ldexp((double)c->length.ends, -a->shift), 100 * c->idle,
-                    (double)c->length.thousand / 1000);
+    const double seconds = ldexp((double)c->length.ends, -a->shift);
+    const int unit = seconds >= 1 ? 0 : seconds >= 1e-3 ? 1 : 2;
+    static const char *const units[] = {"s", "ms", "us"};
+    static const double of[] = {1, 1e3, 1e6};
+    weft_text_print(text, " %.4g %s, idle %.2f %%, alive %.1f", of[unit] * seconds, units[unit],
+                    100 * c->idle, (double)c->length.thousand / 1000);
 }
 
 static bool is_greedy(const pp_candidate *c)

@@ -22,3 +22,16 @@ nobase_dist_doc_DATA += plugins/pp/README.md
 dist_check_SCRIPTS += tests/scripts/check-auto
 check_PROGRAMS += tests/unit/lib/test_best
 tests_unit_lib_test_best_LDADD = plugins/pp/libpp.la $(TEST_LIBS)
+
+# Tests of schedules, wherever they are.
+pipeline_lists = tests/lib/pipeline_lists.c tests/lib/pipeline_lists.h
+tests_unit_compile_test_schedule_SOURCES = tests/unit/compile/test_schedule.c \
+	tests/lib/pipeline_sim.c tests/lib/pipeline_sim.h $(pipeline_lists)
+tests_unit_compile_test_schedule_LDADD = plugins/pp/libpp.la $(TEST_LIBS)
+tests_unit_compile_test_schedule_local_SOURCES = tests/unit/compile/test_schedule_local.c \
+	$(pipeline_lists)
+tests_unit_compile_test_schedule_local_LDADD = plugins/local/liblocal.la plugins/pp/libpp.la \
+	$(TEST_LIBS)
+tests_unit_lib_test_timeline_SOURCES = tests/unit/lib/test_timeline.c tests/lib/pipeline_sim.c \
+	tests/lib/pipeline_sim.h $(pipeline_lists)
+tests_unit_lib_test_timeline_LDADD = plugins/pp/libpp.la $(TEST_LIBS)

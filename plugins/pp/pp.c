@@ -14,6 +14,7 @@ static const char *const deferred[] = {"kept", "all", NULL};
 static const weft_param params[] = {
     {.name = "degree",
      WEFT_INT(pp, degree),
+     .tune = "ranks",
      .min = 1,
      .max = 64,
      .unit = "ranks",
@@ -21,6 +22,7 @@ static const weft_param params[] = {
      .help = "Size of axis pp: ranks that share the blocks of the model, one behind the other."},
     {.name = "schedule",
      .type = WEFT_PARAM_STRING,
+     .tune = "1f1b interleaved zb_h1",
      .value = "1f1b",
      .flags = WEFT_PARAM_FILE,
      .help = "Who runs what, and when: gpipe, 1f1b, interleaved, bfs, zb_h1, zb_h2, "
@@ -35,7 +37,7 @@ static const weft_param params[] = {
      .unit = "micro-batches",
      .choices = automatic,
      .help = "With schedule = auto: how many a rank may hold at once, between their forward and "
-             "the last that is read of them; auto: as many as 1f1b has, which is `degree`."},
+             "the last that is read of them; auto: one more than 1f1b has, which are `degree`."},
     {.name = "times",
      .type = WEFT_PARAM_STRING,
      .value = "",
@@ -58,6 +60,7 @@ static const weft_param params[] = {
          "was kept from the forward, or all; what ac computes again is held for these."},
     {.name = "virtual_stages",
      .type = WEFT_PARAM_INT,
+     .tune = "1 2 4",
      .value = "auto",
      .min = 1,
      .max = 1024,

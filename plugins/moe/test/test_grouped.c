@@ -332,6 +332,95 @@ static void routing_agrees(void **state)
     }
 }
 
+/* ---- from no skew to one pair of experts for all tokens, in whole numbers ---- */
+
+enum { BATCH = 4, SEQ = 14, ALL = BATCH * SEQ, MANY = 8, NARROW = 5, SKEWS = 8 };
+
+static int32_t expert_of(int skew, int64_t token, int64_t j)
+{
+    const bool one = token * (SKEWS - 1) < skew * ALL;
+    return (int32_t)(one ? j : (token + 3 * j) % MANY);
+}
+
+static double small(int64_t i)
+{
+    return (double)(i * 7 % 5 - 2);
+}
+
+static void check_workload(int skew, int64_t batches, int64_t parts, int64_t owners, double room)
+{
+    const moe_groups m = moe_groups_of(MANY, batches, parts, owners, room, BATCH, SEQ, CHOSEN);
+    const weft_attr attrs[] = {{.key = "experts", .kind = WEFT_ATTR_INT, .i = MANY},
+                               {.key = "batches", .kind = WEFT_ATTR_INT, .i = batches},
+                               {.key = "parts", .kind = WEFT_ATTR_INT, .i = parts},
+                               {.key = "owners", .kind = WEFT_ATTR_INT, .i = owners},
+                               {.key = "room", .kind = WEFT_ATTR_REAL, .r = room},
+                               {.key = "rows", .kind = WEFT_ATTR_INT, .i = 1 << 20}};
+    const int64_t choices[] = {BATCH, SEQ, CHOSEN}, group[] = {batches, parts, MANY},
+                  slots[] = {batches, parts, owners, m.slots, NARROW};
+    weft_tensor chosen = make(WEFT_I32, 3, choices, 0), counts = make(WEFT_I32, 3, group, 0),
+                slot = make(WEFT_I32, 3, choices, 0), refused = make(WEFT_F32, 2, group, 0),
+                most = make(WEFT_F32, 2, group, 0),
+                x = make(WEFT_F32, 3, (int64_t[]){BATCH, SEQ, NARROW}, 0), y = copy(&x),
+                w = make(WEFT_F32, 3, (int64_t[]){MANY, NARROW, NARROW}, 0),
+                sent = make(WEFT_F32, 5, slots, 0), rows = make(WEFT_F32, 5, slots, 0);
+    int64_t wanted[MANY] = {0}, used = 0;
+    weft_error err = {0};
+    for (int64_t i = 0; i < ALL * CHOSEN; i++)
+        wanted[((int32_t *)chosen.data)[i] = expert_of(skew, i / CHOSEN, i % CHOSEN)]++;
+    for (int64_t i = 0; i < weft_tensor_count(&x); i++)
+        weft_tensor_set(&x, i, small(i));
+    for (int64_t i = 0; i < weft_tensor_count(&w); i++)
+        weft_tensor_set(&w, i, small(i + i / 11));
+    weft_call call = {.attrs = attrs, .n_attrs = 6, .n_ins = 1, .n_outs = 4};
+    call.op = &moe_assign, call.ins = &chosen;
+    call.outs = (weft_tensor[]){counts, slot, refused, most};
+    assert_int_equal(moe_assign.plain(&call, &err), WEFT_OK);
+    call.n_ins = 3, call.n_outs = 1;
+    call.op = &moe_dispatch, call.ins = (weft_tensor[]){x, chosen, slot}, call.outs = &sent;
+    launch(call, 2);
+    call.op = &moe_grouped, call.ins = (weft_tensor[]){sent, w, counts}, call.outs = &rows;
+    launch(call, 2);
+    call.op = &moe_combine, call.ins = (weft_tensor[]){rows, chosen, slot}, call.outs = &y;
+    launch(call, 2);
+
+    double lost = 0;
+    for (int64_t i = 0; i < weft_tensor_count(&refused); i++)
+        lost += weft_tensor_get(&refused, i);
+    for (int64_t i = 0; i < weft_tensor_count(&counts); i++) {
+        used += ((int32_t *)counts.data)[i];
+        wanted[i % MANY] -= ((int32_t *)counts.data)[i];
+    }
+    assert_int_equal(used + (int64_t)lost, ALL * CHOSEN);
+    for (int64_t e = 0; room == 0 && e < MANY; e++)
+        assert_int_equal(wanted[e], 0);
+    for (int64_t i = 0; i < weft_tensor_count(&y); i++) {
+        double sum = 0;
+        for (int64_t j = 0; j < CHOSEN; j++) {
+            const int64_t choice = i / NARROW * CHOSEN + j, e = ((int32_t *)chosen.data)[choice];
+            for (int64_t p = 0; ((int32_t *)slot.data)[choice] >= 0 && p < NARROW; p++)
+                sum += weft_tensor_get(&x, i / NARROW * NARROW + p) *
+                       weft_tensor_get(&w, (e * NARROW + i % NARROW) * NARROW + p);
+        }
+        assert_true(weft_tensor_get(&y, i) == sum);
+    }
+    const weft_tensor all[] = {chosen, counts, slot, refused, most, x, y, w, sent, rows};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        weft_free_aligned(all[i].data);
+}
+
+static void workloads_are_exact(void **state)
+{
+    (void)state;
+    for (int skew = 0; skew < SKEWS; skew++)
+        for (int room = 0; room < 2; room++) {
+            check_workload(skew, 1, 1, 1, room);
+            check_workload(skew, 2, 1, 2, room);
+            check_workload(skew, 4, 2, 8, room);
+            check_workload(skew, 1, 7, 4, room);
+        }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -340,6 +429,7 @@ int main(void)
         cmocka_unit_test(rows_do_not_see_each_other),
         cmocka_unit_test(moves_agree),
         cmocka_unit_test(routing_agrees),
+        cmocka_unit_test(workloads_are_exact),
     };
     return cmocka_run_group_tests_name("grouped", tests, NULL, NULL);
 }

@@ -106,8 +106,8 @@ static void stages_that_do_not_fit_are_refused(void **state)
     (void)state;
     weft_error err = {0};
     weft_tasks *t = create(2, 4, 3);
-    assert_int_equal(refill("1f1b", t, &err), WEFT_ERR_INPUT);
-    assert_non_null(strstr(weft_error_text(&err), "1f1b cannot have 4 stages on 2 ranks"));
+    assert_int_equal(refill("zb_h1", t, &err), WEFT_ERR_INPUT);
+    assert_non_null(strstr(weft_error_text(&err), "zb_h1 cannot have 4 stages on 2 ranks"));
     weft_tasks_destroy(t);
     weft_error_clear(&err);
     t = create(2, 3, 3);

@@ -1,0 +1,377 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What may be chosen: what plugins say of their keys, and the axes that nobody has listed yet. */
+#include "session.h"
+#include "tune.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Listed for the search where the INI does not; what is not used is not listed in the end. */
+static const char *const helpers[] = {"tp", "fsdp", "cp", "pp", "ac"};
+
+static bool helps(const tune_space *s, const char *section)
+{
+    const size_t n = strlen(section);
+    for (int i = 0; i < s->n_with; i++)
+        if (strncmp(s->with[i], section, n) == 0 && s->with[i][n] == '@')
+            return true;
+    return false;
+}
+
+static weft_status too_many(weft_error *err)
+{
+    return weft_fail(
+        err, WEFT_ERR_INPUT, WEFT_NOWHERE,
+        "plugins have more than %d keys that may be tuned, or one more than %d values; "
+        "--fix some",
+        TUNE_MOST_KEYS, TUNE_MOST_VALUES);
+}
+
+static weft_status add_value(tune_space *s, tune_key *k, const char *text, size_t n,
+                             weft_error *err)
+{
+    char *copy = weft_pool_format(&s->pool, "%.*s", (int)n, text);
+    if (k->n == TUNE_MOST_VALUES)
+        return too_many(err);
+    if (!copy)
+        return weft_fail_memory(err);
+    k->values[k->n++] = copy;
+    return WEFT_OK;
+}
+
+static weft_status add_number(tune_space *s, tune_key *k, int64_t number, weft_error *err)
+{
+    char text[24];
+    snprintf(text, sizeof text, "%lld", (long long)number);
+    return add_value(s, k, text, strlen(text), err);
+}
+
+static weft_status add_degrees(tune_space *s, tune_key *k, weft_error *err)
+{
+    weft_status status = WEFT_OK;
+    for (int d = 1; d <= s->ranks && !status; d++)
+        if (s->ranks % d == 0)
+            status = add_number(s, k, d, err);
+    return status;
+}
+
+/* One, two, four, ... micro-batches a step. */
+static weft_status add_batches(tune_space *s, tune_key *k, int64_t batch, weft_error *err)
+{
+    weft_status status = WEFT_OK;
+    for (int64_t n = 1; n <= batch && !status; n *= 2)
+        if (batch % n == 0)
+            status = add_number(s, k, batch / n, err);
+    return status;
+}
+
+static weft_status add_words(tune_space *s, tune_key *k, const char *words, weft_error *err)
+{
+    weft_status status = WEFT_OK;
+    for (const char *p = words + strspn(words, " "); *p && !status; p += strspn(p, " ")) {
+        const size_t n = strcspn(p, " ");
+        status = add_value(s, k, p, n, err);
+        p += n;
+    }
+    return status;
+}
+
+static bool is_fixed(const weft_option_values *fixed, const char *section, const char *key)
+{
+    const size_t n = strlen(section), m = strlen(key);
+    for (int i = 0; i < fixed->n; i++) {
+        const char *text = fixed->list[i].text;
+        if (strncmp(text, section, n) == 0 && text[n] == '.' &&
+            strncmp(text + n + 1, key, m) == 0 && text[n + 1 + m] == '=')
+            return true;
+    }
+    return false;
+}
+
+static weft_status add_key(tune_space *s, const char *section, const weft_param *p,
+                           const weft_params *params, weft_error *err)
+{
+    if (s->n_keys == TUNE_MOST_KEYS)
+        return too_many(err);
+    tune_key *k = &s->keys[s->n_keys];
+    *k = (tune_key){.section = weft_pool_strdup(&s->pool, section),
+                    .key = weft_pool_strdup(&s->pool, p->name),
+                    .base = -1};
+    if (!k->section || !k->key)
+        return weft_fail_memory(err);
+    weft_status status;
+    if (strcmp(p->tune, "ranks") == 0) {
+        k->kind = TUNE_RANKS;
+        status = add_degrees(s, k, err);
+    } else if (strcmp(p->tune, "batch") == 0) {
+        k->kind = TUNE_BATCH;
+        status = add_batches(s, k, weft_params_int(params, "global_batch"), err);
+    } else {
+        status = add_words(s, k, p->tune, err);
+    }
+    for (int i = 0; i < k->n; i++)
+        if (strcmp(k->values[i], weft_params_text(params, p->name)) == 0 &&
+            !((p->flags & WEFT_PARAM_REQUIRED) && helps(s, section))) /* ours, not the INI's */
+            k->base = i;
+    if (strcmp(section, "pp") == 0 && strcmp(p->name, "degree") == 0)
+        s->pp = s->n_keys;
+    s->n_keys++;
+    return status;
+}
+
+static weft_status add_table(tune_space *s, const char *section, const weft_param *table,
+                             const weft_params *params, weft_error *err)
+{
+    weft_status status = WEFT_OK;
+    for (const weft_param *p = table; p && p->name && params && !status; p++) {
+        if (p->tune && !is_fixed(s->fixed, section, p->name))
+            status = add_key(s, section, p, params, err);
+        if ((p->flags & WEFT_PARAM_DEPTH) && !s->depth_key) {
+            s->depth = weft_params_int(params, p->name);
+            s->depth_section = weft_pool_strdup(&s->pool, section);
+            s->depth_key = weft_pool_strdup(&s->pool, p->name);
+        }
+    }
+    return status;
+}
+
+/* ---- plugins that are listed for it ---- */
+
+static bool gives(const weft_plugin *plugin, const char *what)
+{
+    for (const weft_contribution *c = plugin->contributions; c && c->kind; c++)
+        for (const char *const *g = c->gives; g && *g; g++)
+            if (strcmp(*g, what) == 0)
+                return true;
+    return false;
+}
+
+static const char *optimizer_of(const weft_plugins *plugins)
+{
+    for (int i = 0; i < plugins->n; i++)
+        if (gives(plugins->list[i].module.plugin, "optimizer"))
+            return plugins->list[i].module.plugin->name;
+    return NULL;
+}
+
+static bool is_listed(const weft_plugins *plugins, const char *name)
+{
+    for (int i = 0; i < plugins->n; i++)
+        if (strcmp(plugins->list[i].module.plugin->name, name) == 0)
+            return true;
+    return false;
+}
+
+/* In front of the optimizer, behind whatever makes numbers narrow. */
+static weft_status add_helpers(tune_space *s, const weft_plugins *plugins, weft_error *err)
+{
+    const char *before = optimizer_of(plugins);
+    const char *const *names = weft_search_names(plugins->search);
+    for (size_t i = 0; i < sizeof helpers / sizeof *helpers; i++) {
+        bool found = false;
+        for (int k = 0; names && names[k]; k++)
+            found = found || strcmp(names[k], helpers[i]) == 0;
+        if (is_listed(plugins, helpers[i]) || !found || !before ||
+            (s->ranks == 1 && strcmp(helpers[i], "ac") != 0))
+            continue;
+        s->with[s->n_with] = weft_pool_format(&s->pool, "%s@before:%s", helpers[i], before);
+        if (!s->with[s->n_with++])
+            return weft_fail_memory(err);
+    }
+    return WEFT_OK;
+}
+
+static void add_fixed(const tune_space *s, weft_cli_options *to)
+{
+    for (int i = 0; i < s->fixed->n; i++)
+        to->edits[to->n_edits++] = (weft_cli_edit){WEFT_CLI_SET, s->fixed->list[i].text};
+}
+
+/* What the search begins with is planned once, to read what plugins say; degrees of 1 are valid
+ * whatever the ranks are. */
+static weft_status begin_edits(tune_space *s, weft_cli_edit *edits, weft_cli_options *out,
+                               weft_error *err)
+{
+    *out = *s->options;
+    out->edits = edits;
+    for (int i = 0; i < s->options->n_edits; i++)
+        edits[i] = s->options->edits[i];
+    for (int i = 0; i < s->n_with; i++) {
+        const int n = (int)strcspn(s->with[i], "@");
+        edits[out->n_edits++] = (weft_cli_edit){WEFT_CLI_WITH, s->with[i]};
+        if (strncmp(s->with[i], "fsdp", 4) == 0 || strncmp(s->with[i], "ac", 2) == 0)
+            continue;
+        const char *degree = weft_pool_format(&s->pool, "%.*s.degree=1", n, s->with[i]);
+        if (!degree)
+            return weft_fail_memory(err);
+        edits[out->n_edits++] = (weft_cli_edit){WEFT_CLI_SET, degree};
+    }
+    add_fixed(s, out);
+    return WEFT_OK;
+}
+
+static weft_status read_tables(tune_space *s, weft_error *err)
+{
+    weft_cli_edit edits[TUNE_MOST_EDITS];
+    weft_cli_options options;
+    weft_session session = {0};
+    weft_status status = begin_edits(s, edits, &options, err);
+    status = status ? status : weft_session_init(&session, &options, 0, NULL, true, err);
+    for (int i = 0; !status && i < session.plugins->n; i++) {
+        const weft_loaded *l = &session.plugins->list[i];
+        status = add_table(s, l->module.plugin->name, l->module.plugin->params, l->params, err);
+    }
+    const weft_params *train = NULL;
+    const weft_param *table = weft_core_params("train");
+    status = status ? status : weft_settings_section(session.settings, "train", table, &train, err);
+    status = status ? status : add_table(s, "train", table, train, err);
+    weft_session_release(&session);
+    return status;
+}
+
+static weft_status list_helpers(tune_space *s, weft_error *err)
+{
+    weft_session session = {0};
+    weft_status status = weft_session_init(&session, s->options, 0, NULL, true, err);
+    status = status ? status : add_helpers(s, session.plugins, err);
+    weft_session_release(&session);
+    return status;
+}
+
+weft_status tune_space_init(tune_space *s, const weft_cli_options *options,
+                            const weft_option_values *fixed, weft_error *err)
+{
+    *s = (tune_space){.options = options,
+                      .fixed = fixed,
+                      .ranks = options->ranks > 0 ? options->ranks : 1,
+                      .pp = -1};
+    if (options->n_edits + fixed->n + 16 > TUNE_MOST_EDITS - TUNE_MOST_KEYS)
+        return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE, "there are more than %d -o and --fix",
+                         TUNE_MOST_EDITS - TUNE_MOST_KEYS - 16);
+    weft_status status = list_helpers(s, err);
+    status = status ? status : read_tables(s, err);
+    if (!status && s->n_keys == 0)
+        status = weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
+                           "there is nothing to tune: no listed plugin has a key that may be, or "
+                           "all are fixed");
+    return status;
+}
+
+void tune_space_release(tune_space *s)
+{
+    weft_pool_release(&s->pool);
+}
+
+/* ---- choices ---- */
+
+bool tune_choice_fits(const tune_space *s, const tune_choice *c)
+{
+    int64_t product = 1;
+    for (int i = 0; i < s->n_keys; i++)
+        if (s->keys[i].kind == TUNE_RANKS)
+            product *= strtoll(s->keys[i].values[c->at[i]], NULL, 10);
+    return product <= s->ranks && s->ranks % product == 0;
+}
+
+/* A plugin whose only degree is 1 does nothing, and what else it may be told has no meaning. */
+static bool is_idle(const tune_space *s, const tune_choice *c, const char *section)
+{
+    for (int i = 0; i < s->n_keys; i++)
+        if (strcmp(s->keys[i].section, section) == 0 && strcmp(s->keys[i].key, "degree") == 0 &&
+            s->keys[i].kind == TUNE_RANKS)
+            return strcmp(s->keys[i].values[c->at[i]], "1") == 0;
+    for (int i = 0; i < s->n_keys; i++)
+        if (strcmp(s->keys[i].section, section) == 0 && strcmp(s->keys[i].key, "mode") == 0)
+            return strcmp(s->keys[i].values[c->at[i]], "none") == 0;
+    return false;
+}
+
+bool tune_key_counts(const tune_space *s, const tune_choice *c, int key)
+{
+    return strcmp(s->keys[key].key, "degree") == 0 || strcmp(s->keys[key].key, "mode") == 0 ||
+           !is_idle(s, c, s->keys[key].section);
+}
+
+/* Is a plugin listed for the search, with this choice? Not if it has nothing to do, unless one of
+ * its keys is fixed. */
+static bool is_helper(const tune_space *s, const tune_choice *c, const char *section)
+{
+    const size_t n = strlen(section);
+    bool fixed = false;
+    for (int i = 0; i < s->fixed->n; i++)
+        fixed = fixed || (strncmp(s->fixed->list[i].text, section, n) == 0 &&
+                          s->fixed->list[i].text[n] == '.');
+    return helps(s, section) && (fixed || !is_idle(s, c, section));
+}
+
+static bool is_set(const tune_space *s, const tune_choice *c, int i)
+{
+    const tune_key *k = &s->keys[i];
+    return tune_key_counts(s, c, i) && (!helps(s, k->section) || is_helper(s, c, k->section)) &&
+           c->at[i] != k->base;
+}
+
+/* The name in "tp@before:adamw"; NULL: no memory. */
+static char *helper_name(weft_pool *pool, const char *with)
+{
+    return weft_pool_format(pool, "%.*s", (int)strcspn(with, "@"), with);
+}
+
+void tune_choice_print(const tune_space *s, const tune_choice *c, weft_text *text)
+{
+    weft_pool pool = {0};
+    bool first = true;
+    for (int i = 0; i < s->n_with; i++) {
+        const char *name = helper_name(&pool, s->with[i]);
+        if (!name || !is_helper(s, c, name))
+            continue;
+        weft_text_print(text, "%s+%s", first ? "" : " ", name);
+        first = false;
+    }
+    weft_pool_release(&pool);
+    for (int i = 0; i < s->n_keys; i++) {
+        if (!is_set(s, c, i))
+            continue;
+        weft_text_print(text, "%s%s.%s=%s", first ? "" : " ", s->keys[i].section, s->keys[i].key,
+                        s->keys[i].values[c->at[i]]);
+        first = false;
+    }
+    if (first)
+        weft_text_add(text, "as the INI has it");
+}
+
+weft_status tune_choice_edits(const tune_space *s, const tune_choice *c, int64_t depth,
+                              weft_pool *pool, weft_cli_options *out, weft_error *err)
+{
+    weft_cli_edit *edits = weft_pool_alloc(pool, TUNE_MOST_EDITS * sizeof *edits);
+    if (!edits)
+        return weft_fail_memory(err);
+    *out = *s->options;
+    out->edits = edits;
+    for (int i = 0; i < s->options->n_edits; i++)
+        edits[i] = s->options->edits[i];
+    for (int i = 0; i < s->n_with; i++) {
+        const char *name = helper_name(pool, s->with[i]);
+        if (name && is_helper(s, c, name))
+            edits[out->n_edits++] = (weft_cli_edit){WEFT_CLI_WITH, s->with[i]};
+    }
+    add_fixed(s, out);
+    for (int i = 0; i < s->n_keys; i++) {
+        const tune_key *k = &s->keys[i];
+        if (!is_set(s, c, i))
+            continue;
+        char *set = weft_pool_format(pool, "%s.%s=%s", k->section, k->key, k->values[c->at[i]]);
+        if (!set)
+            return weft_fail_memory(err);
+        edits[out->n_edits++] = (weft_cli_edit){WEFT_CLI_SET, set};
+    }
+    if (depth > 0) {
+        char *set =
+            weft_pool_format(pool, "%s.%s=%lld", s->depth_section, s->depth_key, (long long)depth);
+        if (!set)
+            return weft_fail_memory(err);
+        edits[out->n_edits++] = (weft_cli_edit){WEFT_CLI_SET, set};
+    }
+    return WEFT_OK;
+}

@@ -1,0 +1,379 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* weft tune: the command. */
+#include "tune.h"
+#include "console/columns.h"
+#include "forecast/forecast.h"
+#include "session.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+typedef struct wishes {
+    const char *gpu, *memory, *goal, *write, *limit;
+    int64_t top, plans;
+    weft_option_values fixed;
+} wishes;
+
+/* ---- words to numbers ---- */
+
+/* "80GiB", "80G", "8e10". */
+static weft_status read_bytes(const char *text, double *out, weft_error *err)
+{
+    static const struct {
+        const char *suffix;
+        double factor;
+    } units[] = {{"", 1},
+                 {"B", 1},
+                 {"k", 1e3},
+                 {"M", 1e6},
+                 {"G", 1e9},
+                 {"T", 1e12},
+                 {"kB", 1e3},
+                 {"MB", 1e6},
+                 {"GB", 1e9},
+                 {"TB", 1e12},
+                 {"Ki", 1024},
+                 {"KiB", 1024},
+                 {"Mi", 1 << 20},
+                 {"MiB", 1 << 20},
+                 {"Gi", 1 << 30},
+                 {"GiB", 1 << 30},
+                 {"TiB", 1099511627776.0}};
+    char *end;
+    const double value = strtod(text, &end);
+    for (size_t i = 0; i < sizeof units / sizeof *units; i++)
+        if (end != text && text[0] >= '0' && text[0] <= '9' && strcmp(end, units[i].suffix) == 0 &&
+            value > 0 && value < 1e15) {
+            *out = value * units[i].factor;
+            return WEFT_OK;
+        }
+    return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
+                     "--memory is a number of bytes of each rank, as 80GiB, not '%.40s'", text);
+}
+
+static weft_status read_seconds(const char *text, double *out, weft_error *err)
+{
+    char *end;
+    *out = strtod(text, &end);
+    end += strspn(end, " ");
+    if (end != text && (!*end || strcmp(end, "s") == 0) && *out > 0 && *out < 1e9)
+        return WEFT_OK;
+    return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
+                     "--limit is a number of seconds, as '30 s', not '%.40s'", text);
+}
+
+static weft_status check_fixed(const weft_option_values *fixed, weft_error *err)
+{
+    weft_status s = WEFT_OK;
+    for (int i = 0; i < fixed->n; i++) {
+        const char *text = fixed->list[i].text, *dot = strchr(text, '.'),
+                   *equals = strchr(text, '=');
+        if (!dot || !equals || dot > equals || dot == text || equals == dot + 1)
+            s = weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
+                          "--fix is SECTION.KEY=VALUE, as tp.degree=8, not '%.60s'", text);
+    }
+    return s;
+}
+
+/* ---- the table ---- */
+
+static void add_range(weft_columns *c, double best, double worst)
+{
+    weft_text other = {0};
+    const size_t from = c->cells.size;
+    weft_print_seconds(&c->cells, best);
+    weft_print_seconds(&other, worst);
+    if (strcmp(weft_text_get(&c->cells) + from, weft_text_get(&other)) != 0)
+        weft_text_print(&c->cells, " to %s", weft_text_get(&other));
+    weft_text_release(&other);
+    weft_columns_next(c);
+}
+
+static void add_bytes(weft_columns *c, double bytes)
+{
+    if (bytes < 0)
+        weft_text_add(&c->cells, "-");
+    weft_print_bytes(&c->cells, fabs(bytes));
+    weft_columns_next(c);
+}
+
+/* Nothing that fits is both faster and smaller. */
+static bool is_front(const tune_search *s, int i)
+{
+    for (int k = 0; k < s->n; k++)
+        if (k != i && tune_fits(s, &s->results[k]) &&
+            s->results[k].step_s <= s->results[i].step_s &&
+            s->results[k].bytes <= s->results[i].bytes &&
+            (s->results[k].step_s < s->results[i].step_s ||
+             s->results[k].bytes < s->results[i].bytes || k < i))
+            return false;
+    return true;
+}
+
+static void add_row(weft_columns *c, const tune_search *s, int i)
+{
+    const tune_result *r = &s->results[i];
+    weft_text_print(&c->cells, "%s%d", is_front(s, i) ? "* " : "  ", i + 1);
+    weft_columns_next(c);
+    add_range(c, r->step_s, r->worst_s);
+    weft_text_print(&c->cells, "%.0f", r->tokens_s);
+    weft_columns_next(c);
+    if (r->mfu > 0)
+        weft_text_print(&c->cells, "%.1f %%", 100 * r->mfu);
+    else
+        weft_text_add(&c->cells, "-");
+    weft_columns_next(c);
+    add_bytes(c, r->bytes);
+    if (s->room > 0)
+        add_bytes(c, s->room - r->bytes);
+    else
+        weft_columns_add(c, "-");
+    weft_text_print(&c->cells, "%.1f %%", 100 * r->idle);
+    weft_columns_next(c);
+    add_bytes(c, r->sent);
+    weft_text_print(&c->cells, "%s %.0f %%", r->bound, 100 * r->bound_share);
+    weft_columns_next(c);
+    tune_choice_print(s->space, &r->choice, &c->cells);
+    weft_columns_next(c);
+}
+
+static void print_effort(const tune_search *s, weft_text *text)
+{
+    weft_text_print(text, "%lld choices planned, %lld of them refused by plugins; %s\n",
+                    (long long)s->planned, (long long)s->refused,
+                    s->all   ? "these are all that there are"
+                    : s->cut ? "--limit has ended the search, and another machine may find another"
+                             : "not all that there are: the best of them are planned whole");
+}
+
+static void print_table(const tune_search *s, int64_t top, weft_text *text)
+{
+    static const char *const heads[] = {"    #", "step",   "tokens/s", "MFU",      "memory",
+                                        "left",  "bubble", "sent",     "bound by", "settings"};
+    weft_columns c;
+    weft_columns_init(&c, "rrrrrrrrll");
+    for (int i = 0; i < c.n; i++)
+        weft_columns_add(&c, heads[i]);
+    for (int i = 0; i < s->n && i < top && tune_fits(s, &s->results[i]); i++)
+        add_row(&c, s, i);
+    weft_columns_print(&c, text);
+    weft_columns_release(&c);
+    weft_text_add(text, "* nothing that was found is both faster and smaller\n");
+    print_effort(s, text);
+}
+
+/* ---- nothing fits ---- */
+
+static weft_status refuse(const tune_search *s, weft_error *err)
+{
+    weft_text text = {0};
+    if (!s->n) {
+        weft_status status =
+            weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
+                      "nothing can be planned: all %lld choices are refused, the last because: %s",
+                      (long long)s->planned, s->refusal.size ? weft_text_get(&s->refusal) : "?");
+        return status;
+    }
+    const tune_result *r = &s->results[0];
+    weft_text_add(&text, "nothing fits: of ");
+    weft_text_print(&text, "%lld choices the smallest needs ", (long long)s->planned);
+    weft_print_bytes(&text, r->bytes);
+    weft_text_add(&text, " a rank (arena ");
+    weft_print_bytes(&text, r->arena);
+    weft_text_add(&text, ", state ");
+    weft_print_bytes(&text, r->state);
+    weft_text_add(&text, ", inputs and the like ");
+    weft_print_bytes(&text, r->others);
+    weft_text_add(&text, ", libraries ");
+    weft_print_bytes(&text, r->libraries);
+    weft_text_add(&text, "), and there are ");
+    weft_print_bytes(&text, s->room);
+    weft_text_add(&text, "; it is: ");
+    tune_choice_print(s->space, &r->choice, &text);
+    weft_text_print(&text, "; --memory %.2fGiB would do", ceil(r->bytes / (1 << 30) * 100) / 100);
+    weft_status status = weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE, "%s", weft_text_get(&text));
+    weft_text_release(&text);
+    return status;
+}
+
+/* ---- --write ---- */
+
+static void print_reason(const tune_search *s, int key, const tune_result *best,
+                         const tune_result *other, weft_text *text)
+{
+    const tune_key *k = &s->space->keys[key];
+    weft_text_print(text, ";   %s.%s = %s instead of %s: else ", k->section, k->key,
+                    k->values[best->choice.at[key]], k->values[other->choice.at[key]]);
+    if (other->refused) {
+        weft_text_add(text, "it cannot be planned\n");
+        return;
+    }
+    weft_text_add(text, "the step takes ");
+    weft_print_seconds(text, other->step_s);
+    weft_text_add(text, " and ");
+    weft_print_bytes(text, other->bytes);
+    weft_text_print(text, "%s\n", tune_fits(s, other) ? "" : ", which does not fit");
+}
+
+/* Why: what would be if one key were as the INI has it, or the first of its values. */
+static weft_status print_reasons(const tune_search *s, weft_text *text, weft_error *err)
+{
+    const tune_result *best = &s->results[0];
+    weft_status status = WEFT_OK;
+    for (int i = 0; i < s->space->n_keys && !status; i++) {
+        const int base = s->space->keys[i].base > 0 ? s->space->keys[i].base : 0;
+        tune_result other = {.refused = true, .choice = best->choice};
+        if (best->choice.at[i] == base || !tune_key_counts(s->space, &best->choice, i))
+            continue;
+        other.choice.at[i] = base;
+        if (tune_choice_fits(s->space, &other.choice))
+            status = tune_plan(s->space, &other.choice, &other, NULL, err);
+        if (!status)
+            print_reason(s, i, best, &other, text);
+    }
+    return status;
+}
+
+static weft_status print_ini(const tune_search *s, weft_text *text, weft_error *err)
+{
+    const tune_result *best = &s->results[0];
+    weft_pool pool = {0};
+    weft_session session = {0};
+    weft_cli_options options;
+    weft_status status = tune_choice_edits(s->space, &best->choice, 0, &pool, &options, err);
+    options.gpu = NULL; /* the run's own device */
+    options.silent = true;
+    options.ranks = 1; /* ranks are no matter of an INI, and neither is who carries them here */
+    if (!status)
+        status = weft_cli_settings(&options, &session.settings, err);
+    session.log = weft_cli_log_init(&session.sink, WEFT_LOG_ERROR);
+    if (!status)
+        status = weft_plugins_load(session.settings, &session.log, &session.plugins, err);
+    if (!status)
+        weft_settings_print(session.settings, false, true, text);
+    weft_session_release(&session);
+    weft_pool_release(&pool);
+    return status;
+}
+
+static weft_status write_best(const tune_search *s, const char *path, weft_error *err)
+{
+    const tune_result *best = &s->results[0];
+    weft_text text = {0};
+    weft_text_print(&text, "; weft tune %s -n %d", s->space->options->ini, s->space->ranks);
+    if (s->space->options->gpu)
+        weft_text_print(&text, " --gpu %s", s->space->options->gpu);
+    weft_text_add(&text, ": predicted step ");
+    weft_print_seconds(&text, best->step_s);
+    weft_text_add(&text, ", memory ");
+    weft_print_bytes(&text, best->bytes);
+    weft_text_print(&text, " a rank, bound by %s\n", best->bound);
+    weft_status status = print_reasons(s, &text, err);
+    status = status ? status : print_ini(s, &text, err);
+    if (!status && text.out_of_memory)
+        status = weft_fail_memory(err);
+    status = status ? status : weft_write_file(path, weft_text_get(&text), text.size, err);
+    weft_text_release(&text);
+    return status;
+}
+
+/* ---- the command ---- */
+
+static weft_status tune(const weft_cli_options *options, const wishes *w, weft_text *text,
+                        weft_error *err)
+{
+    tune_space space = {0};
+    tune_search s = {.space = &space,
+                     .most_plans = (int)w->plans,
+                     .for_memory = w->goal && strcmp(w->goal, "memory") == 0};
+    weft_status status = check_fixed(&w->fixed, err), one;
+    if (w->memory && (one = read_bytes(w->memory, &s.room, err)))
+        status = one;
+    if (w->limit && (one = read_seconds(w->limit, &s.limit_s, err)))
+        status = one;
+    if (w->write && access(w->write, F_OK) == 0)
+        status = weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
+                           "--write: %s is there already; name another file", w->write);
+    status = status ? status : tune_space_init(&space, options, &w->fixed, err);
+    status = status ? status : tune_run(&s, err);
+    if (!status && (s.n == 0 || !tune_fits(&s, &s.results[0])))
+        status = refuse(&s, err);
+    if (!status)
+        print_table(&s, w->top, text);
+    if (!status && w->write)
+        status = write_best(&s, w->write, err);
+    tune_search_release(&s);
+    tune_space_release(&space);
+    return status;
+}
+
+int weft_cmd_tune(int argc, char **argv)
+{
+    static const char *const goals[] = {"time", "memory", NULL};
+    wishes w = {.top = 20, .plans = 300};
+    const weft_option extra[] = {
+        {.name = "gpu",
+         .argument = "GPU",
+         .help = "for ranks with such a GPU, whatever device is listed: h100, a100, ... or a file",
+         .text = &w.gpu},
+        {.name = "memory",
+         .argument = "BYTES",
+         .help = "what a rank has, as 80GiB (default: what the GPU has)",
+         .text = &w.memory},
+        {.name = "for",
+         .argument = "GOAL",
+         .help = "time (default): the fastest that fits; memory: the smallest",
+         .choices = goals,
+         .text = &w.goal},
+        {.name = "fix",
+         .argument = "SECTION.KEY=VALUE",
+         .help = "leave a key at this value; may be repeated",
+         .values = &w.fixed},
+        {.name = "top",
+         .argument = "N",
+         .help = "print so many choices (default 20)",
+         .number = &w.top,
+         .min = 1,
+         .max = 1000},
+        {.name = "plans",
+         .argument = "N",
+         .help = "look at so many choices (default 300); if there are no more, at all, whole",
+         .number = &w.plans,
+         .min = 1,
+         .max = 1000000},
+        {.name = "limit",
+         .argument = "SECONDS",
+         .help = "look no longer than this; the answer then depends on the machine",
+         .text = &w.limit},
+        {.name = "write",
+         .argument = "FILE",
+         .help = "write the best as an INI, with why of each key; an existing file is refused",
+         .text = &w.write},
+        {.name = NULL},
+    };
+    const weft_cli_usage usage = {
+        .command = "tune",
+        .arguments = "run.ini",
+        .max_arguments = 1,
+        .summary = "Finds the fastest settings of a run's parallelism that fit, by planning them.",
+        .accepts = WEFT_CLI_INI | WEFT_CLI_RANKS,
+        .extra = extra,
+    };
+    weft_cli_options options;
+    weft_error err = {0};
+    weft_text text = {0};
+    int code = weft_cli_parse(&usage, argc, argv, &options);
+    options.gpu = w.gpu;
+    if (code == WEFT_CLI_GO) {
+        weft_status s = tune(&options, &w, &text, &err);
+        code = weft_cli_print(&text);
+        code = s ? weft_cli_conclude(s, &err) : code;
+    }
+    weft_option_values_release(&w.fixed);
+    weft_text_release(&text);
+    weft_error_release(&err);
+    weft_cli_options_release(&options);
+    return code;
+}

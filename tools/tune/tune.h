@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* weft tune: which of the settings that plugins let it choose make the fastest step that fits. */
+#ifndef WEFT_TUNE_TUNE_H
+#define WEFT_TUNE_TUNE_H
+
+#include "cli.h"
+
+enum { TUNE_MOST_KEYS = 24, TUNE_MOST_VALUES = 40, TUNE_MOST_EDITS = 64 };
+
+typedef enum tune_kind {
+    TUNE_VALUES, /* any of them */
+    TUNE_RANKS,  /* degrees: their product divides the ranks */
+    TUNE_BATCH   /* how many samples of the global batch are a micro-batch */
+} tune_kind;
+
+typedef struct tune_key {
+    const char *section, *key;
+    tune_kind kind;
+    const char *values[TUNE_MOST_VALUES];
+    int n;
+    int base; /* what the INI says; -1: none of the values */
+} tune_key;
+
+/* What may be chosen (space.c). Texts are in the pool. */
+typedef struct tune_space {
+    weft_pool pool;
+    const weft_cli_options *options; /* the user's, --fix among them */
+    int ranks;
+    tune_key keys[TUNE_MOST_KEYS];
+    int n_keys;
+    const weft_option_values *fixed; /* of --fix */
+    const char *with[8]; /* plugins that are listed for the search, as --with has them */
+    int n_with;
+    char *depth_section, *depth_key; /* of the model; NULL: it does not say */
+    int64_t depth;
+    int pp; /* which key is the degree of the pipeline; -1: none */
+} tune_space;
+
+typedef struct tune_choice {
+    int at[TUNE_MOST_KEYS];
+} tune_choice;
+
+/* A choice, planned. */
+typedef struct tune_result {
+    tune_choice choice;
+    bool refused, whole; /* whole: not judged by a part of its blocks */
+    double step_s, worst_s;
+    double bytes; /* of the rank that holds most, with what libraries take */
+    double idle;  /* the share of all ranks' time in which they wait for other stages */
+    double sent;  /* bytes, of a step and rank */
+    double tokens_s, mfu;
+    const char *bound;
+    double bound_share;
+    double room;                            /* bytes that the device has; 0: nobody knows */
+    double arena, state, others, libraries; /* of bytes */
+    int waiting;                            /* shares of a micro-batch without a sample */
+} tune_result;
+
+/* ---- space.c ---- */
+
+/* fixed: texts "tp.degree=8". */
+weft_status tune_space_init(tune_space *space, const weft_cli_options *options,
+                            const weft_option_values *fixed, weft_error *err);
+void tune_space_release(tune_space *space);
+/* Degrees alone: do they divide the ranks? */
+bool tune_choice_fits(const tune_space *space, const tune_choice *choice);
+/* Has a key a meaning here? A plugin whose degree is 1 does nothing. */
+bool tune_key_counts(const tune_space *space, const tune_choice *choice, int key);
+/* Appends "tp.degree=8", ... of what differs from the INI. */
+void tune_choice_print(const tune_space *space, const tune_choice *choice, weft_text *text);
+/* The choice as edits behind the user's; strings are in `pool`. depth: blocks; 0: all. */
+weft_status tune_choice_edits(const tune_space *space, const tune_choice *choice, int64_t depth,
+                              weft_pool *pool, weft_cli_options *out, weft_error *err);
+
+/* ---- trial.c ---- */
+
+/* Plans it, whole. What plugins refuse is no error, but result->refused; why may be NULL. */
+weft_status tune_plan(const tune_space *space, const tune_choice *choice, tune_result *result,
+                      weft_text *why, weft_error *err);
+/* By two plans of a part of the model's blocks, where that has many. */
+weft_status tune_estimate(const tune_space *space, const tune_choice *choice, tune_result *result,
+                          weft_text *why, weft_error *err);
+
+/* ---- search.c ---- */
+
+typedef struct tune_search {
+    const tune_space *space;
+    double room;     /* bytes a rank; 0: any */
+    bool for_memory; /* the smallest is wanted, not the fastest */
+    int most_plans;
+    double limit_s; /* 0: none */
+    int64_t planned, refused;
+    bool cut, all;        /* cut: --limit has ended it; all: every choice was planned whole */
+    weft_text refusal;    /* the last one's words */
+    tune_result *results; /* whole plans, the best first */
+    int n, capacity;
+} tune_search;
+
+weft_status tune_run(tune_search *search, weft_error *err);
+void tune_search_release(tune_search *search);
+bool tune_fits(const tune_search *search, const tune_result *result);
+
+#endif
