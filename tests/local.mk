@@ -220,8 +220,7 @@ bench_cpu_kernels_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/plugins/cpu
 bench_cpu_kernels_CFLAGS = $(AM_CFLAGS) $(OPENMP_CFLAGS)
 bench_cpu_kernels_LDADD = plugins/cpu/libcpu.la tests/lib/libstandard.la core/libweft.la \
 	$(DNNL_LIBS) $(LIBM)
-# make bench/experts
-EXTRA_PROGRAMS += bench/experts
+EXTRA_PROGRAMS += bench/experts # make bench/experts
 bench_experts_CPPFLAGS = $(bench_cpu_kernels_CPPFLAGS)
 bench_experts_CFLAGS = $(bench_cpu_kernels_CFLAGS)
 bench_experts_LDADD = plugins/moe/libmoe.la $(bench_cpu_kernels_LDADD)
@@ -420,8 +419,7 @@ run_fixture_sources = \
 	tests/fixtures/run/micro_noise.c \
 	tests/fixtures/run/misplaced.c \
 	tests/fixtures/run/mistakes.c \
-	tests/fixtures/run/moving_bias.c \
-	tests/fixtures/run/noise.c \
+	tests/fixtures/run/moving_bias.c tests/fixtures/run/noise.c \
 	tests/fixtures/run/oddities.c \
 	tests/fixtures/run/one_kv.c \
 	tests/fixtures/run/order.c \
