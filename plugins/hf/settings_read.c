@@ -202,8 +202,11 @@ static weft_status choose_form(const reading *r)
     }
     return weft_fail(r->err, WEFT_ERR_INPUT, r->at,
                      "with these settings a model of the plugin %s has no form in Hugging Face's "
-                     "files",
-                     m->table->plugin);
+                     "files, which have no place for what the key %s makes",
+                     m->table->plugin,
+                     m->form->unless ? m->form->unless
+                     : m->form->when ? m->form->when
+                                     : "flavor");
 }
 
 static void find_context(const json_t *manifest, hf_model *m)
