@@ -257,7 +257,7 @@ weft_value *weft_add_state(weft_graph *g, const char *name, const char *shape, w
 weft_value *weft_add_state_like(weft_graph *g, const char *name, weft_value *of, weft_dtype dtype,
                                 weft_state_kind kind);
 /* Data or a number from the run. Known names: each field of the samples (weft_data; of text ids,
- * labels, positions, segments [batch seq]), and sample [batch] (the number of each, i32; random
+ * labels, positions, segments [batch seq]), and sample_number [batch] (of each, i32; random
  * numbers made of it are the same on every mesh), scope micro_batch; step_FIELD [micro batch ...],
  * the same of all the step's micro-batches, scope step_begin; labels+K and step_labels+K, K from 1:
  * the label K places further on in the sample, -1 where the sample ends before or that place is of

@@ -15,7 +15,7 @@ const weft_field weft_text_fields[] = {
     {.name = NULL},
 };
 
-const weft_field weft_number_field = {"sample", "batch", WEFT_I32, NULL, 0, -1};
+const weft_field weft_number_field = {"sample_number", "batch", WEFT_I32, NULL, 0, -1};
 
 static const struct known_input {
     const char *name, *shape;
@@ -108,9 +108,9 @@ weft_value *weft_add_input(weft_graph *g, const char *name)
     const char *shape = shape_of(g, name, room, &dtype, &scope);
     if (!shape)
         return weft_graph_fail(g, WEFT_ERR_INPUT, WEFT_NOWHERE,
-                               "there is no input called '%s': no field of the data%s%s is; list "
-                               "others, or another model",
-                               name, g->config.fields_by ? ", plugin " : "",
+                               "there is no input called '%s': the data%s%s have no such field; "
+                               "list others, or another model",
+                               name, g->config.fields_by ? " of plugin " : "",
                                g->config.fields_by ? g->config.fields_by : "");
     weft_spot spot = g->spot;
     g->spot.block = WEFT_BLOCK_NONE;

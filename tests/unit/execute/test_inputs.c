@@ -165,9 +165,15 @@ static const weft_field of_pictures[] = {
     {.name = "unsized", .shape = "batch nobody", .dtype = WEFT_F32},
     {.name = NULL},
 };
-static const char *const picture_inputs[] = {"picture",      "half",        "labels",
-                                             "step_picture", "step_labels", "sample",
-                                             "step_sample",  "index:wide",  "index:seq"};
+static const char *const picture_inputs[] = {"picture",
+                                             "half",
+                                             "labels",
+                                             "step_picture",
+                                             "step_labels",
+                                             "sample_number",
+                                             "step_sample_number",
+                                             "index:wide",
+                                             "index:seq"};
 enum { N_PICTURE_INPUTS = sizeof picture_inputs / sizeof picture_inputs[0] };
 
 static double picture(int64_t number, int64_t h, int64_t s, int64_t w)
