@@ -28,7 +28,8 @@ static const struct {
 static void check_sample(run *r, weft_split split, int64_t i)
 {
     int32_t space[4][SEQ];
-    weft_sample out = {space[0], space[1], space[2], space[3]};
+    weft_sample out = {
+        .ids = space[0], .labels = space[1], .positions = space[2], .segments = space[3]};
     if (r->data->sample(r->text, split, i, &out, &r->err))
         abort();
     for (int j = 0; j < SEQ; j++)

@@ -84,7 +84,8 @@ typedef struct buffers {
 static void get(run *r, weft_split split, int64_t i, buffers *b)
 {
     memset(b, 0x7f, sizeof *b);
-    weft_sample out = {b->ids, b->labels, b->positions, b->segments};
+    weft_sample out = {
+        .ids = b->ids, .labels = b->labels, .positions = b->positions, .segments = b->segments};
     assert_int_equal(r->data->sample(r->text, split, i, &out, &r->err), WEFT_OK);
     for (int j = 0; j < r->text->seq_len; j++) {
         assert_int_equal(b->positions[j], j);
@@ -202,7 +203,8 @@ static void gives_samples_far_out(void **state)
     buffers b;
     get(&r, WEFT_SPLIT_TRAIN, INT64_MAX - 1, &b);
     find_start(&r, &b);
-    weft_sample out = {b.ids, b.labels, b.positions, b.segments};
+    weft_sample out = {
+        .ids = b.ids, .labels = b.labels, .positions = b.positions, .segments = b.segments};
     assert_int_equal(r.data->sample(r.text, WEFT_SPLIT_TRAIN, -1, &out, &r.err), WEFT_ERR_INTERNAL);
     run_end(&r);
 }
@@ -263,7 +265,8 @@ static void says_when_there_is_too_little(void **state)
     run r;
     run_start(&r, "path = a.txt\nbos = no\neos = no\nvalidation = 0.2");
     buffers b;
-    weft_sample out = {b.ids, b.labels, b.positions, b.segments};
+    weft_sample out = {
+        .ids = b.ids, .labels = b.labels, .positions = b.positions, .segments = b.segments};
     assert_int_equal(r.data->sample(r.text, WEFT_SPLIT_TRAIN, 0, &out, &r.err),
                      WEFT_ERR_INTERNAL); /* before begin */
     weft_error_clear(&r.err);

@@ -220,7 +220,8 @@ static void names_a_file_that_shrinks(void **state)
     run_start(&r, "path = a.bin" TOKENS);
     assert_int_equal(r.data->begin(r.text, SEQ, 1, &r.err), WEFT_OK);
     int32_t space[4][SEQ];
-    weft_sample out = {space[0], space[1], space[2], space[3]};
+    weft_sample out = {
+        .ids = space[0], .labels = space[1], .positions = space[2], .segments = space[3]};
     assert_int_equal(r.data->sample(r.text, WEFT_SPLIT_TRAIN, 0, &out, &r.err), WEFT_OK);
     assert_int_equal(truncate("a.bin", 20), 0);
     assert_int_equal(r.data->sample(r.text, WEFT_SPLIT_TRAIN, 0, &out, &r.err), WEFT_ERR_IO);

@@ -295,7 +295,8 @@ static void notices_damaged_offsets(void **state)
     for (int damaged = 0; damaged < 2; damaged++) {
         run_start(&r, "path = a.txt b.txt\nreset = attention\nshuffle = no\nvalidation = 0" BARE);
         int32_t space[4][8];
-        weft_sample out = {space[0], space[1], space[2], space[3]};
+        weft_sample out = {
+            .ids = space[0], .labels = space[1], .positions = space[2], .segments = space[3]};
         assert_int_equal(cache_files(name), 1);
         if (damaged)
             flip(name, 4096 + 2 * LARGE + 8); /* where the second document begins */

@@ -13,7 +13,8 @@ typedef struct buffers {
 static void get(run *r, weft_split split, int64_t i, buffers *b)
 {
     memset(b, 0x7f, sizeof *b);
-    weft_sample out = {b->ids, b->labels, b->positions, b->segments};
+    weft_sample out = {
+        .ids = b->ids, .labels = b->labels, .positions = b->positions, .segments = b->segments};
     assert_int_equal(r->data->sample(r->text, split, i, &out, &r->err), WEFT_OK);
 }
 
