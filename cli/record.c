@@ -281,9 +281,10 @@ weft_status weft_record_begin(const weft_session *session, const weft_plan *plan
     const char *dir = session->host.dir;
     void *self;
     weft_record *r = *out = weft_alloc_zero(1, sizeof *r);
+    if (r)
+        r->fd = -1; /* before anything can fail: 0 is a file */
     if (!r || !(r->dir = weft_strdup(dir)))
         return weft_fail_memory(err);
-    r->fd = -1;
     json_t *starts = read_starts(dir);
     const json_int_t before = (json_int_t)json_array_size(starts);
     finish_last(dir, starts);

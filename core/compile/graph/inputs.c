@@ -107,10 +107,11 @@ weft_value *weft_add_input(weft_graph *g, const char *name)
     weft_scope scope;
     const char *shape = shape_of(g, name, room, &dtype, &scope);
     if (!shape)
-        return weft_graph_fail(g, WEFT_ERR_INPUT, WEFT_NOWHERE,
-                               "there is no input called '%s': the data%s%s have no such field; "
-                               "list others, or another model",
-                               name, g->config.fields_by ? " of plugin " : "",
+        return weft_graph_fail(g, g->config.fields ? WEFT_ERR_INPUT : WEFT_ERR_INTERNAL,
+                               WEFT_NOWHERE,
+                               "there is no input called '%s', which %s reads: the data%s%s have "
+                               "no such field; list others, or another model",
+                               name, g->by, g->config.fields_by ? " of plugin " : "",
                                g->config.fields_by ? g->config.fields_by : "");
     weft_spot spot = g->spot;
     g->spot.block = WEFT_BLOCK_NONE;

@@ -81,6 +81,7 @@ static void event(fixture *f, weft_event which, weft_run_view run)
     run.dir = f->dir;
     run.ranks = 2;
     run.steps = 30;
+    run.unit = "tokens";
     assert_int_equal(prometheus_LTX_plugin.contributions[0].observe(f->self, which, &run, &f->err),
                      WEFT_OK);
 }

@@ -85,6 +85,7 @@ static void begin(fixture *f, const char *ini)
 static weft_status event(fixture *f, weft_event which, weft_run_view run)
 {
     run.dir = f->dir;
+    run.unit = "tokens";
     run.ranks = 2;
     run.steps = 30;
     return tensorboard_LTX_plugin.contributions[0].observe(f->self, which, &run, &f->err);
