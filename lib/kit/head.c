@@ -12,6 +12,11 @@
 
 weft_value *weft_linear(weft_graph *g, const char *name, weft_value *x, weft_value *w)
 {
+    if (x && w && (x->dtype == WEFT_I32 || w->dtype == WEFT_I32))
+        return weft_graph_fail(g, WEFT_ERR_INTERNAL, WEFT_NOWHERE,
+                               "linear of %s and %s: %s has integers, and only real numbers can be "
+                               "multiplied",
+                               x->name, w->name, x->dtype == WEFT_I32 ? x->name : w->name);
     return weft_add2(g, "linear", name, x, w);
 }
 

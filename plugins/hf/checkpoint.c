@@ -258,19 +258,34 @@ weft_status hf_manifest_file(json_t *files, const char *name, const weft_sums *s
     return json_array_append_new(files, entry) == 0 ? WEFT_OK : weft_fail_memory(err);
 }
 
+/* What a run of the model lists: what it needs, and itself. */
+static json_t *list_plugins(const hf_model *m)
+{
+    json_t *list = json_array();
+    for (const char *w = m->form->with ? m->form->with : ""; *(w += strspn(w, " "));) {
+        const size_t n = strcspn(w, " ");
+        json_array_append_new(list,
+                              json_pack("{s:s%, s:s}", "name", w, n, "version", WEFT_VERSION));
+        w += n;
+    }
+    json_array_append_new(
+        list, json_pack("{s:s, s:s}", "name", m->table->plugin, "version", WEFT_VERSION));
+    return list;
+}
+
 weft_status hf_manifest_write(const char *folder, const hf_model *m, json_t *files, weft_error *err)
 {
     static const char none[] = "0000000000000000";
     const char *plugin = m->table->plugin;
     json_t *settings = hf_settings_json(m);
     json_t *root =
-        json_pack("{s:s, s:s, s:i, s:i, s:i, s:i, s:i, s:i, s:s, s:s, s:s, s:[], s:[{s:s, s:s}], "
+        json_pack("{s:s, s:s, s:i, s:i, s:i, s:i, s:i, s:i, s:s, s:s, s:s, s:[], s:o, "
                   "s:[], s:{s:I, s:I, s:I}, s:o, s:o}",
                   "format", FORMAT, "weft", WEFT_VERSION, "step", 0, "steps", 0, "samples", 0,
                   "tokens", 0, "skipped", 0, "ranks", 1, "data", none, "tokenizer", none, "model",
-                  plugin, "excluded", "plugins", "name", plugin, "version", WEFT_VERSION, "kernels",
-                  "hf", "bos", (json_int_t)m->bos, "eos", (json_int_t)m->eos, "context",
-                  (json_int_t)m->context, "settings", settings, "files", files);
+                  plugin, "excluded", "plugins", list_plugins(m), "kernels", "hf", "bos",
+                  (json_int_t)m->bos, "eos", (json_int_t)m->eos, "context", (json_int_t)m->context,
+                  "settings", settings, "files", files);
     char *dumped = root ? json_dumps(root, JSON_INDENT(1)) : NULL,
          *path = weft_format("%s/manifest.json", folder);
     weft_text text = {0};

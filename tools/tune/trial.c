@@ -91,7 +91,8 @@ static weft_status judge(const weft_plan *plan, tune_result *out, weft_error *er
         out->step_s = f.step_s;
         out->worst_s = out->whole ? slow.step_s : f.step_s;
         out->idle = f.step_s > 0 ? fmax(0, idle / f.step_s) : 0;
-        out->tokens_s = (double)plan->global_batch * (double)plan->seq_len / f.step_s;
+        out->tokens_s = (double)plan->units / f.step_s;
+        out->unit = plan->unit;
         out->mfu = peak > 0 ? (f.model_flops - f.model_attention / 2) / (f.step_s * peak) : 0;
         out->sent = sent_bytes(plan);
         out->room = (double)weft_plan_room(plan);

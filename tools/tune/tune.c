@@ -154,8 +154,9 @@ static void print_table(const tune_search *s, int64_t top, weft_text *text)
                                         "left",  "bubble", "sent",     "bound by", "settings"};
     weft_columns c;
     weft_columns_init(&c, "rrrrrrrrll");
+    const bool samples = s->n && s->results[0].unit && strcmp(s->results[0].unit, "samples") == 0;
     for (int i = 0; i < c.n; i++)
-        weft_columns_add(&c, heads[i]);
+        weft_columns_add(&c, i == 2 && samples ? "samples/s" : heads[i]);
     for (int i = 0; i < s->n && i < top && tune_fits(s, &s->results[i]); i++)
         add_row(&c, s, i);
     weft_columns_print(&c, text);

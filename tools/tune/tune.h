@@ -45,10 +45,11 @@ typedef struct tune_result {
     tune_choice choice;
     bool refused, whole; /* whole: not judged by a part of its blocks */
     double step_s, worst_s;
-    double bytes; /* of the rank that holds most, with what libraries take */
-    double idle;  /* the share of all ranks' time in which they wait for other stages */
-    double sent;  /* bytes, of a step and rank */
-    double tokens_s, mfu;
+    double bytes;         /* of the rank that holds most, with what libraries take */
+    double idle;          /* the share of all ranks' time in which they wait for other stages */
+    double sent;          /* bytes, of a step and rank */
+    double tokens_s, mfu; /* in tokens or samples, `unit` */
+    const char *unit;
     const char *bound;
     double bound_share;
     double room;                            /* bytes that the device has; 0: nobody knows */

@@ -84,9 +84,13 @@ static const char *shape_of(weft_graph *g, const char *name, char room[256], wef
     const weft_field *f = weft_input_field(g, name, &of_step);
     if (!f || (weft_input_shift(name) && strcmp(f->shape, "batch seq") != 0))
         return NULL;
-    if (strncmp(f->shape, "batch", 5) != 0 || strcspn(f->shape, " ") != 5)
+    if (strncmp(f->shape, "batch", 5) != 0 || strcspn(f->shape, " ") != 5 ||
+        (f->dtype != WEFT_I32 && !weft_dtype_is_float(f->dtype)))
         weft_graph_fail(g, WEFT_ERR_INTERNAL, WEFT_NOWHERE,
-                        "field '%s' (%s) lacks batch as first dim", f->name, f->shape);
+                        "field '%s' (%s) of the data%s%s is none: batch must be its first dim, and "
+                        "its type i32 or one of real numbers",
+                        f->name, f->shape, g->config.fields_by ? " of plugin " : "",
+                        g->config.fields_by ? g->config.fields_by : "");
     *dtype = f->dtype == WEFT_I32 ? WEFT_I32 : g->config.dtype;
     *scope = of_step ? WEFT_STEP_BEGIN : WEFT_MICRO_BATCH;
     snprintf(room, 256, "%s%s", of_step ? "micro " : "", f->shape);

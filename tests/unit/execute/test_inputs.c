@@ -298,6 +298,7 @@ static void fields_that_are_none(void **state)
     static const weft_field wrong[] = {{.name = "flat", .shape = "wide batch", .dtype = WEFT_F32},
                                        {.name = "batched", .shape = "batches", .dtype = WEFT_F32},
                                        {.name = "lost", .shape = "batch nobody", .dtype = WEFT_F32},
+                                       {.name = "odd", .shape = "batch wide", .dtype = 99},
                                        {.name = NULL}};
     for (int i = 0; wrong[i].name; i++) {
         fixture f = {0};
@@ -312,13 +313,31 @@ static void fields_that_are_none(void **state)
     }
 }
 
+/* Integers that a model takes for real numbers would make integers of all that follows. */
+static void integers_are_not_multiplied(void **state)
+{
+    (void)state;
+    static const weft_field counts[] = {
+        {.name = "counts", .shape = "batch wide", .dtype = WEFT_I32}, {.name = NULL}};
+    fixture f = {0};
+    assert_int_equal(standard_ops_init(&f.ops, NULL, NULL, 0, &f.err), WEFT_OK);
+    weft_graph_config config = {
+        .ops = &f.ops, .dtype = WEFT_F32, .sizes = {ROWS, SEQ, MICROS, 0}, .fields = counts};
+    assert_int_equal(weft_graph_create(&config, &f.g, &f.err), WEFT_OK);
+    weft_graph_dim(f.g, "wide", WIDE, 1);
+    weft_graph_dim(f.g, "high", HIGH, 1);
+    weft_value *w = weft_add_parameter(f.g, "w", "high wide", (weft_init){WEFT_INIT_ONE, 0, 0});
+    assert_null(weft_linear(f.g, NULL, weft_add_input(f.g, "counts"), w));
+    assert_non_null(strstr(weft_error_text(weft_graph_error(f.g)), "counts has integers"));
+    end(&f);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(labels_further_on),
-        cmocka_unit_test(wrong_names),
-        cmocka_unit_test(fields_of_any_shape),
-        cmocka_unit_test(fields_that_are_none),
+        cmocka_unit_test(labels_further_on),           cmocka_unit_test(wrong_names),
+        cmocka_unit_test(fields_of_any_shape),         cmocka_unit_test(fields_that_are_none),
+        cmocka_unit_test(integers_are_not_multiplied),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
