@@ -172,9 +172,10 @@ typedef struct part {
     const weft_value *v;
     const weft_field *field;
     const weft_sample *sample; /* NULL: there is none */
-    weft_tensor t;
-    int batch;  /* the dim: 1 behind the step's micro-batches, else 0 */
-    int64_t at; /* of its first element, in the local tensor */
+    weft_tensor from, t;       /* the field in the sample, the input */
+    int64_t shift;             /* of labels */
+    int batch;                 /* the dim: 1 behind the step's micro-batches, else 0 */
+    int64_t at;                /* of its first element, in the local tensor */
 } part;
 
 static bool find_part(const weft_lowered *l, const weft_value *v, int64_t micro, int64_t row,
@@ -224,12 +225,9 @@ static double element_of(const part *p, int64_t i)
         return p->field->pad;
     if (p->field == &weft_number_field)
         return s->number;
-    const int64_t shift = weft_input_shift(p->v->name);
-    if (shift)
-        return label_behind(s, weft_graph_seq_len(p->g), i, shift);
-    const weft_tensor from = {.dtype = p->field->dtype,
-                              .data = s->field[p->field - weft_graph_fields(p->g)]};
-    return weft_tensor_get(&from, i);
+    if (p->shift)
+        return label_behind(s, weft_graph_seq_len(p->g), i, p->shift);
+    return weft_tensor_get(&p->from, i);
 }
 
 /* From dim d on, row by row, into the places from k on; i: where the dims before it are in the
@@ -240,8 +238,16 @@ static int64_t fill_dims(const part *p, int d, int64_t i, int64_t k)
         weft_tensor_set(&p->t, k, element_of(p, i));
         return k + 1;
     }
-    const bool ordered = strcmp(p->v->dims[d].name, "seq") == 0;
-    const int64_t lo = p->t.lo[d], hi = lo + p->t.size[d];
+    const bool ordered = p->g->seq_order && strcmp(p->v->dims[d].name, "seq") == 0;
+    const int64_t lo = p->t.lo[d], n = p->t.size[d], hi = lo + n;
+    if (d == p->t.n_dims - 1 && p->from.data && !ordered && !p->shift &&
+        p->from.dtype == p->t.dtype) { /* as they lie there, which is nearly always so */
+        const size_t size = weft_dtype_size(p->t.dtype);
+        memcpy((char *)p->t.data + (size_t)k * size,
+               (const char *)p->from.data + (size_t)(i * p->t.whole[d] + lo) * size,
+               (size_t)n * size);
+        return k + n;
+    }
     for (int64_t at = lo; at < hi; at++)
         k = fill_dims(p, d + 1, i * p->t.whole[d] + (ordered ? weft_seq_place(p->g, at) : at), k);
     return k;
@@ -257,6 +263,10 @@ void weft_fill_inputs(const weft_batch *b, int64_t micro, int64_t row, const wef
         if (!find_part(l, v, micro, row, &p))
             continue;
         p.sample = s;
+        p.shift = weft_input_shift(v->name);
+        p.from.dtype = p.field->dtype;
+        if (s && p.field != &weft_number_field)
+            p.from.data = s->field[p.field - weft_graph_fields(l->graph)];
         p.t.data = weft_batch_input(b, p.batch ? 0 : micro, v->name, &t);
         fill_dims(&p, p.batch + 1, 0, p.at);
     }
