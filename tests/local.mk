@@ -413,6 +413,7 @@ run_fixture_sources = \
 	tests/fixtures/run/given.c \
 	tests/fixtures/run/groups.c \
 	tests/fixtures/run/later.c \
+	tests/fixtures/run/loads.c \
 	tests/fixtures/run/marks.c \
 	tests/fixtures/run/masked.c \
 	tests/fixtures/run/maxima.c \
