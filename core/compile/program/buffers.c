@@ -185,8 +185,8 @@ static weft_status add_result(weft_compiler *c, weft_node *n, int r, int p)
     return WEFT_OK;
 }
 
-/* The accumulator lives from before the first micro-batch on; the chain of sums that grows in it
- * shares it. */
+/* The accumulator lives from before the first micro-batch on, and is read when all are done; the
+ * chain of sums that grows in it shares it. */
 static weft_status add_accumulator(weft_compiler *c, weft_node *n)
 {
     weft_value *v = n->outs[0];
@@ -197,9 +197,8 @@ static weft_status add_accumulator(weft_compiler *c, weft_node *n)
                      .last = c->last_use[v->id],
                      .kind = v->n_dims ? WEFT_CLASS_GRADIENT : WEFT_CLASS_TEMPORARY,
                      .value = v};
-    int end = weft_compiler_end(c, WEFT_PART_W) - 1, i;
-    b.last = b.last > end ? b.last : end;
-    if ((i = weft_compile_add_buffer(c, b)) < 0)
+    const int i = weft_compile_add_buffer(c, b);
+    if (i < 0)
         return WEFT_ERR_MEMORY;
     c->l->buffer_of[v->id] = i;
     if (!c->fused[n->id])
