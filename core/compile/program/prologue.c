@@ -19,15 +19,6 @@ static bool is_there(const weft_node *n)
     return n->op->flags & WEFT_OP_SOURCE || n->part == WEFT_PART_BEGIN;
 }
 
-/* Nodes from order[p] on that run as one with it. */
-static int length_at(const weft_compiler *c, int p)
-{
-    int n = 1;
-    while (p + n < c->n && c->position[c->order[p + n]->id] == p)
-        n++;
-    return n;
-}
-
 static bool may_begin(const weft_compiler *c, int p, int n)
 {
     for (int i = p; i < p + n; i++)
@@ -58,7 +49,7 @@ static weft_status put_first(weft_compiler *c, int to, int p, int n)
 
 static weft_status begin_early(weft_compiler *c, const weft_program *program)
 {
-    int to = program->from, p;
+    int to = program->from, p, n = 1;
     while (to < program->to && weft_node_sends(c->order[to]) &&
            !weft_compile_is_sender(c, c->order[to]))
         to++;
@@ -66,7 +57,8 @@ static weft_status begin_early(weft_compiler *c, const weft_program *program)
         continue;
     if (p == program->to)
         return WEFT_OK;
-    int n = length_at(c, p);
+    while (p + n < c->n && c->position[c->order[p + n]->id] == p) /* they run as one */
+        n++;
     return may_begin(c, p, n) ? put_first(c, to, p, n) : WEFT_OK;
 }
 
