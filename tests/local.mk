@@ -420,6 +420,7 @@ run_fixture_sources = \
 	tests/fixtures/run/misplaced.c \
 	tests/fixtures/run/mistakes.c \
 	tests/fixtures/run/moving_bias.c tests/fixtures/run/noise.c \
+	tests/fixtures/run/workload.c \
 	tests/fixtures/run/oddities.c \
 	tests/fixtures/run/one_kv.c \
 	tests/fixtures/run/order.c \
