@@ -3,7 +3,7 @@
 
 f32 weights, computing in bf16 under autocast (or --compute f32), fused AdamW, attention by
 scaled_dot_product_attention, several micro-batches a step: what weft does with llama3, bf16 and
-adamw. --compile: the blocks and the loss by torch.compile, --mode best: with what tunes it.
+adamw. --experts N: a Qwen3-MoE of Transformers' instead, of that many. --compile: the blocks and the loss by torch.compile, --mode best: with what tunes it.
 --weights bf16: without f32 weights, as the least that PyTorch needs. --ranks N --parallel fsdp | tp:
 processes on this machine over gloo, fully_shard or tensor and sequence parallel by DTensor."""
 
@@ -92,6 +92,23 @@ class Llama(nn.Module):
         return F.cross_entropy(logits.flatten(0, 1).float(), labels.flatten(), reduction="sum")
 
 
+class Experts(nn.Module):
+    """Transformers' Qwen3-MoE, every block with experts, --ffn the width of one."""
+    def __init__(self, a):
+        super().__init__()
+        from transformers import Qwen3MoeConfig, Qwen3MoeForCausalLM
+        self.model = Qwen3MoeForCausalLM(Qwen3MoeConfig(
+            vocab_size=a.vocab, hidden_size=a.dim, num_hidden_layers=a.layers, num_attention_heads=a.heads,
+            num_key_value_heads=a.kv_heads, head_dim=a.dim // a.heads, num_experts=a.experts,
+            num_experts_per_tok=a.top_k, moe_intermediate_size=a.ffn, norm_topk_prob=True,
+            max_position_embeddings=a.seq, attn_implementation="sdpa", use_cache=False,
+            **({"experts_implementation": a.experts_by} if a.experts_by else {})))
+
+    def forward(self, ids, labels):
+        logits = self.model(input_ids=ids).logits
+        return F.cross_entropy(logits.flatten(0, 1).float(), labels.flatten(), reduction="sum")
+
+
 # ---- several ranks ----
 
 def shard_by_fsdp(model, mesh, half):
@@ -144,7 +161,7 @@ def prepare(a, rank):
     mesh = join(a, rank) if a.ranks > 1 else None
     torch.manual_seed(42)
     with torch.device(a.device):
-        model = Llama(a)
+        model = Experts(a) if a.experts else Llama(a)
     if a.weights == "bf16":
         model.to(torch.bfloat16)
     for w in model.parameters():
@@ -208,8 +225,10 @@ def train(a, rank):
 def main():
     p = argparse.ArgumentParser(description=__doc__)
     for name, value in dict(dim=4096, layers=4, heads=32, kv_heads=8, ffn=14336, vocab=128256,
-                            seq=8192, batch=8, micro=1, steps=8, ids=258, threads=0, ranks=1).items():
+                            seq=8192, batch=8, micro=1, steps=8, ids=258, threads=0, ranks=1, experts=0,
+                            top_k=2).items():
         p.add_argument("--" + name.replace("_", "-"), type=int, default=value)
+    p.add_argument("--experts-by", default="", help="Transformers' experts_implementation")
     p.add_argument("--device", default="cuda")
     p.add_argument("--weights", choices=("f32", "bf16"), default="f32")
     p.add_argument("--compute", choices=("f32", "bf16"), default="bf16")

@@ -46,6 +46,7 @@ weft_SOURCES += \
 	tools/generate/weights.c \
 	tools/generate/generate.h \
 	tools/oracle/bound.c \
+	tools/oracle/choices.c \
 	tools/oracle/common.c \
 	tools/oracle/compare.c \
 	tools/oracle/feed.c \

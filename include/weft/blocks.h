@@ -267,6 +267,17 @@ typedef struct weft_experts {
         .help = "weight of the loss that keeps the router's logits small; 0: none"                 \
     }
 
+/* The number of equal groups, of at least two experts each, that is nearest to `groups`. */
+static inline int64_t weft_experts_nearest(int64_t experts, int64_t groups)
+{
+    int64_t best = 1;
+    for (int64_t d = 2; 2 * d <= experts; d++)
+        if (experts % d == 0 && (d > groups ? d - groups : groups - d) <
+                                    (best > groups ? best - groups : groups - best))
+            best = d;
+    return best;
+}
+
 /* What must hold between the numbers of experts; top_k: the key that says k. */
 static inline weft_status weft_experts_check(const weft_host *host, const char *name,
                                              const weft_experts *e, weft_error *err)
@@ -278,15 +289,22 @@ static inline weft_status weft_experts_check(const weft_host *host, const char *
                          "[%s] top_k: %lld experts for each token, of %lld; at most as many as "
                          "there are",
                          name, (long long)e->k, (long long)e->n);
-    if (e->groups > 0 && (e->n % e->groups || each < 2 || e->keep > e->groups || e->keep < 1))
+    if (e->groups > 0 && (e->n % e->groups || each < 2))
         return weft_fail(err, WEFT_ERR_INPUT, at,
-                         "[%s] %lld experts in %lld groups, of which %lld are kept: groups are "
-                         "equal, of at least two, and no more are kept than there are",
-                         name, (long long)e->n, (long long)e->groups, (long long)e->keep);
+                         "[%s] %lld experts in %lld groups: groups are equal, of at least two "
+                         "experts; the nearest that works is %lld",
+                         name, (long long)e->n, (long long)e->groups,
+                         (long long)weft_experts_nearest(e->n, e->groups));
+    if (e->groups > 0 && (e->keep > e->groups || e->keep < 1))
+        return weft_fail(err, WEFT_ERR_INPUT, at,
+                         "[%s] %lld groups of experts are kept, of %lld; 1 to %lld are", name,
+                         (long long)e->keep, (long long)e->groups, (long long)e->groups);
     if (e->groups > 0 && e->k > e->keep * each)
         return weft_fail(err, WEFT_ERR_INPUT, at,
-                         "[%s] top_k: %lld experts for each token, of the %lld in %lld groups",
-                         name, (long long)e->k, (long long)(e->keep * each), (long long)e->keep);
+                         "[%s] top_k: %lld experts for each token, of the %lld in %lld groups; at "
+                         "most as many as there are, or keep %lld groups",
+                         name, (long long)e->k, (long long)(e->keep * each), (long long)e->keep,
+                         (long long)((e->k + each - 1) / each));
     return WEFT_OK;
 }
 
@@ -313,6 +331,13 @@ static inline weft_value *weft_experts_look(weft_graph *g, const char *op, weft_
     return v;
 }
 
+/* What is chosen would not be chosen again. */
+static inline void weft_experts_mark(weft_graph *g, weft_value *chosen)
+{
+    weft_set_mark(g, chosen, WEFT_MARK_KEEP, 1);
+    weft_set_mark(g, chosen, WEFT_MARK_CHOOSES, 1);
+}
+
 /* Terms of the loss: sum over experts of (share of the choices) * (mean score), times their number,
  * which is 1 if all are even; and the square of the logits' log sum exp. */
 static inline void weft_experts_add_losses(weft_graph *g, weft_value *logits, const weft_experts *e)
@@ -323,6 +348,7 @@ static inline void weft_experts_add_losses(weft_graph *g, weft_value *logits, co
         const double places =
             (double)weft_graph_seq_len(g) * (e->of_batch ? (double)weft_graph_micro_batch(g) : 1.0);
         weft_value *share = weft_experts_look(g, "router_share", logits, e);
+        weft_experts_mark(g, share);
         weft_value *mean = weft_experts_look(g, "router_mean", logits, e);
         weft_value *term = weft_add2(g, "balance", NULL, share, mean);
         weft_set_real(g, term, "scale",
@@ -345,7 +371,7 @@ static inline void weft_experts_choose(weft_graph *g, weft_value *logits, weft_v
     weft_add_full(g, "route", "chosen", bias ? 2 : 1, (weft_value *[]){logits, bias}, 2, outs,
                   attrs, 3);
     weft_experts_route(g, outs[0], e);
-    weft_set_mark(g, outs[0], WEFT_MARK_KEEP, 1);
+    weft_experts_mark(g, outs[0]);
 }
 
 /* A node of an op that knows of groups. */
@@ -394,7 +420,9 @@ static inline weft_value *weft_block_experts(weft_graph *g, const weft_experts *
                                              weft_value *x, double out_std)
 {
     weft_value *routed[2] = {NULL}, *assigned[4] = {NULL}, *sent = NULL, *weights = NULL, *y = NULL;
-    weft_value *logits = weft_block_linear(g, "router", x, e->router, "choices embed", 0.02);
+    weft_value *router = weft_add_parameter(g, e->router, "choices embed", weft_block_normal(0.02));
+    weft_set_mark(g, router, WEFT_MARK_NO_DECAY, 1);
+    weft_value *logits = weft_linear(g, "router", x, router);
     weft_set_mark(g, logits, WEFT_MARK_EXACT, 1);
     char name[96];
     snprintf(name, sizeof name, "model.layers.%lld.%s", (long long)l, e->bias);

@@ -185,6 +185,8 @@ weft_value *weft_graph_loss(const weft_graph *g);
 /* WEFT_OK, or what went wrong first; the errors are in weft_graph_error. */
 weft_status weft_graph_status(const weft_graph *g);
 weft_error *weft_graph_error(weft_graph *g);
+/* Is there such an op? For a model that can do without the plugin that has it. */
+bool weft_graph_has_op(const weft_graph *g, const char *name);
 /* Notes an error in the graph, as weft_fail; always returns NULL. */
 weft_value *weft_graph_fail(weft_graph *g, weft_status status, weft_where at, const char *format,
                             ...) WEFT_PRINTF(4, 5);

@@ -43,6 +43,10 @@ typedef struct weft_hf_tensor {
     int part, parts, along;
     const char *when, *unless; /* only where this key is on, or not 0; is off, or 0. NULL: always */
     const char *from, *until;  /* only blocks from the number on that the key says, or below it */
+    /* Only every so many blocks as the key says, the last of them, but none whose numbers are in
+     * the LIST that the key `except` says. others: only blocks that these two leave out. */
+    const char *every, *except;
+    bool others;
     bool other; /* where else a tensor of an earlier row may lie: read, never written */
 } weft_hf_tensor;
 
@@ -50,7 +54,8 @@ typedef struct weft_hf_tensor {
  * are off, those that nobody knows are told to the user. */
 typedef struct weft_hf_key {
     const char *name; /* in config.json, or of its object of rotary positions */
-    const char *key;  /* the plugin's, whose type and range its parameters say. NULL: none */
+    const char *key;  /* the plugin's, whose type and range its parameters say; of a LIST the file
+                         has an array of whole numbers. NULL: none */
     /* Where it is left out: a number, true, false, or a product or quotient of numbers and of keys
      * of config.json above, "4*n_embd", "hidden_size/num_attention_heads". NULL: it is required. */
     const char *standard;
@@ -60,6 +65,7 @@ typedef struct weft_hf_key {
     const char *written; /* no key: written like this, and whatever is read is fine */
     const char *divides; /* a key of config.json above, of which it is a divisor */
     const char *below;   /* a key of config.json above than which it is less, or later greater */
+    const char *most;    /* a key of config.json above than which it is no more */
     int64_t multiple;    /* it is a multiple of this; else `why` is said */
     const char *why;
     bool whole;      /* of a key that is REAL: a whole number in config.json */

@@ -47,6 +47,13 @@ typedef enum weft_mark {
     /* Of any op: its results are numbers of the mesh, as places in buffers are, so that they differ
      * between meshes where the run does not. Set by who adds the op (moe); read by weft oracle. */
     WEFT_MARK_OF_MESH,
+    /* Of any op: its results say which of several is the largest, so that rounding of its operands
+     * may turn them, and what comes after is another number. Set by who adds the op (moe: the
+     * router's choices); read by weft oracle. */
+    WEFT_MARK_CHOOSES,
+    /* Of parameters: weight decay leaves it, unless it is asked to take all. Set by who adds the
+     * parameter (moe: the router's); read by optimizers. */
+    WEFT_MARK_NO_DECAY,
     /* Of what runs once a step: in which steps, and (1: the first) which operand the result is in
      * the others. Set by weft_set_every; read when nodes get their parts. */
     WEFT_MARK_EVERY,

@@ -34,6 +34,11 @@ void weft_graph_set_parameter_prefix(weft_graph *g, const char *format, ...)
 
 /* ---- nodes ---- */
 
+bool weft_graph_has_op(const weft_graph *g, const char *name)
+{
+    return weft_ops_find(g->config.ops, name) != NULL;
+}
+
 void weft_graph_set_block(weft_graph *g, int block)
 {
     g->spot.block = block;

@@ -42,7 +42,8 @@ static const weft_param params[] = {
      .type = WEFT_PARAM_CHOICE,
      .value = "matrices",
      .choices = decay_choices,
-     .help = "What weight decay applies to: parameters with two dims or more, or all."},
+     .help = "What weight decay applies to: parameters with two dims or more, but those that a "
+             "model leaves out (routers of experts), or all."},
     {.name = "no_decay",
      .type = WEFT_PARAM_STRING,
      .flags = WEFT_PARAM_LIST,

@@ -3,6 +3,7 @@
 #ifndef WEFT_ADAMW_H
 #define WEFT_ADAMW_H
 
+#include <weft/marks.h>
 #include <weft/plugin.h>
 
 /* ---- learning rate ---- */

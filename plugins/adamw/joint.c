@@ -88,9 +88,10 @@ static weft_status update(const adamw *self, weft_graph *g, weft_value *p, weft_
     weft_set_real(g, next, "beta1", weft_params_real(params, "beta1"));
     weft_set_real(g, next, "beta2", weft_params_real(params, "beta2"));
     weft_set_real(g, next, "eps", weft_params_real(params, "eps"));
-    weft_set_real(
-        g, next, "weight_decay",
-        adamw_decays(params, p->name, p->n_dims) ? weft_params_real(params, "weight_decay") : 0);
+    const bool left = weft_get_mark(p->node, WEFT_MARK_NO_DECAY) &&
+                      weft_params_is(params, "decay", "matrices"),
+               decays = !left && adamw_decays(params, p->name, p->n_dims);
+    weft_set_real(g, next, "weight_decay", decays ? weft_params_real(params, "weight_decay") : 0);
     for (int i = 0; i < 3; i++)
         weft_set_update(g, ins[i], outs[i]);
     return weft_graph_status(g);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* GPT-2: learned positions, LayerNorm, GELU, biases, a head tied to the embedding. Hugging Face's
  * names; q, k, v are separate, and all weights are [out, in]. */
+#include <weft/blocks.h>
 #include <weft/weft.h>
 
 #include <math.h>
@@ -8,9 +9,8 @@
 
 typedef struct gpt2 {
     const weft_host *host;
-    int64_t dim, layers, heads, ffn, vocab, positions;
-    double norm_eps;
-    bool tied;
+    weft_decoder_sizes d; /* of these dim, layers, heads, ffn, vocab, norm_eps, tied */
+    int64_t positions;
 } gpt2;
 
 static const char *const flavor_names[] = {"debug", "124M", "355M", "774M", "1558M", NULL};
@@ -23,34 +23,26 @@ static const char *const flavors[] = {
 };
 static const char *const of_flavor[] = {"flavor", NULL};
 
-#define SIZE(key, field_, text)                                                                    \
-    {                                                                                              \
-        .name = key, WEFT_INT(gpt2, field_), .value = "flavor", .min = 1, .max = 1 << 24,          \
-        .choices = of_flavor, .help = text                                                         \
-    }
-
 static const char *const vocab_words[] = {"auto", NULL};
 
 static const weft_param params[] = {
-    {.name = "flavor",
-     .type = WEFT_PARAM_CHOICE,
-     .value = "debug",
-     .choices = flavor_names,
-     .presets = flavors,
-     .help = "the sizes that the other keys default to"},
-    SIZE("dim", dim, "width of the residual stream (Hugging Face: n_embd)"),
+    WEFT_DECODER_FLAVOR(flavor_names, flavors),
+    WEFT_DECODER_SIZE(gpt2, "dim", d.dim, 1, 1 << 24, of_flavor,
+                      "width of the residual stream (Hugging Face: n_embd)"),
     {.name = "n_layers",
-     WEFT_INT(gpt2, layers),
+     WEFT_INT(gpt2, d.layers),
      .flags = WEFT_PARAM_DEPTH,
      .value = "flavor",
      .min = 1,
      .max = 1 << 14,
      .choices = of_flavor,
      .help = "transformer blocks"},
-    SIZE("n_heads", heads, "attention heads; must divide dim"),
-    SIZE("ffn_dim", ffn, "hidden width of the feed-forward; flavor: 4 dim"),
+    WEFT_DECODER_SIZE(gpt2, "n_heads", d.heads, 1, 1 << 24, of_flavor,
+                      "attention heads; must divide dim"),
+    WEFT_DECODER_SIZE(gpt2, "ffn_dim", d.ffn, 1, 1 << 24, of_flavor,
+                      "hidden width of the feed-forward; flavor: 4 dim"),
     {.name = "vocab_size",
-     WEFT_INT(gpt2, vocab),
+     WEFT_INT(gpt2, d.vocab),
      .value = "50257",
      .min = 1,
      .max = 1 << 24,
@@ -64,15 +56,12 @@ static const weft_param params[] = {
      .unit = "tokens",
      .help = "learned positions; at least seq_len"},
     {.name = "norm_eps",
-     WEFT_REAL(gpt2, norm_eps),
+     WEFT_REAL(gpt2, d.norm_eps),
      .value = "1e-5",
      .min = 0,
      .max = 1,
      .help = "added to the variance in LayerNorm"},
-    {.name = "tied",
-     WEFT_BOOL(gpt2, tied),
-     .value = "yes",
-     .help = "the head shares the embedding's weight"},
+    WEFT_DECODER_TIED(gpt2, "yes", "the head shares the embedding's weight"),
     {.name = NULL},
 };
 
@@ -82,11 +71,11 @@ static weft_status create(void *self, weft_error *err)
     const weft_params *p = m->host->params;
     weft_status s = WEFT_OK;
     if (weft_params_is(p, "ffn_dim", "flavor"))
-        m->ffn = 4 * m->dim;
-    if (m->dim % m->heads)
+        m->d.ffn = 4 * m->d.dim;
+    if (m->d.dim % m->d.heads)
         s = weft_fail(err, WEFT_ERR_INPUT, weft_params_where(p, "n_heads"),
-                      "[gpt2] n_heads %lld does not divide dim %lld", (long long)m->heads,
-                      (long long)m->dim);
+                      "[gpt2] n_heads %lld does not divide dim %lld", (long long)m->d.heads,
+                      (long long)m->d.dim);
     int64_t seq_len = weft_params_int(m->host->train, "seq_len");
     if (m->positions < seq_len)
         s = weft_fail(err, WEFT_ERR_INPUT, weft_params_where(p, "n_positions"),
@@ -117,7 +106,7 @@ static weft_value *norm(const gpt2 *m, weft_graph *g, const char *name, const ch
     weft_value *w = parameter(g, part, "weight", "embed", (weft_init){WEFT_INIT_ONE, 0, 0});
     weft_value *b = parameter(g, part, "bias", "embed", (weft_init){WEFT_INIT_ZERO, 0, 0});
     weft_value *n = weft_add3(g, "layer_norm", name, x, w, b);
-    weft_set_real(g, n, "eps", m->norm_eps);
+    weft_set_real(g, n, "eps", m->d.norm_eps);
     return n;
 }
 
@@ -135,7 +124,7 @@ static weft_value *linear(weft_graph *g, const char *name, const char *part, con
 
 static weft_value *block(const gpt2 *m, weft_graph *g, int64_t layer, weft_value *x)
 {
-    double out_std = 0.02 / sqrt(2.0 * (double)m->layers);
+    double out_std = 0.02 / sqrt(2.0 * (double)m->d.layers);
     weft_graph_set_block(g, (int)layer);
     weft_graph_set_prefix(g, "b%lld.", (long long)layer);
     weft_graph_set_parameter_prefix(g, "transformer.h.%lld.", (long long)layer);
@@ -175,11 +164,11 @@ static void build(void *self, weft_graph *g)
 {
     const gpt2 *m = self;
     int64_t n_vocab;
-    if (weft_vocabulary(m->host, "gpt2", m->vocab, &n_vocab, weft_graph_error(g)) || !fits(m, g))
+    if (weft_vocabulary(m->host, "gpt2", m->d.vocab, &n_vocab, weft_graph_error(g)) || !fits(m, g))
         return;
-    weft_graph_dim(g, "embed", m->dim, 1);
-    weft_graph_dim(g, "heads", m->heads, m->dim / m->heads);
-    weft_graph_dim(g, "ffn", m->ffn, 1);
+    weft_graph_dim(g, "embed", m->d.dim, 1);
+    weft_graph_dim(g, "heads", m->d.heads, m->d.dim / m->d.heads);
+    weft_graph_dim(g, "ffn", m->d.ffn, 1);
     weft_graph_dim(g, "vocab", n_vocab, 1);
     weft_graph_dim(g, "positions", m->positions, 1);
 
@@ -193,13 +182,13 @@ static void build(void *self, weft_graph *g)
         weft_add2(g, "embedding", "x.positions", weft_add_input(g, "positions"), places);
     weft_value *x = weft_add2(g, "add", "x", tokens, position);
     weft_set_role(g, x, "residual");
-    for (int64_t layer = 0; layer < m->layers; layer++)
+    for (int64_t layer = 0; layer < m->d.layers; layer++)
         x = block(m, g, layer, x);
     weft_graph_set_block(g, WEFT_BLOCK_HEAD);
     x = norm(m, g, "nf", "transformer.ln_f", x);
     weft_add_head(g, x,
-                  m->tied ? table
-                          : weft_add_parameter(g, "lm_head.weight", "vocab embed", normal(0.02)));
+                  m->d.tied ? table
+                            : weft_add_parameter(g, "lm_head.weight", "vocab embed", normal(0.02)));
 }
 
 /* ---- Hugging Face: matrices are [in, out], and q, k, v lie in one ---- */

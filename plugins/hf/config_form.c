@@ -76,7 +76,8 @@ static void check_relations(hf_reader *r, const weft_hf_key *keys, const weft_hf
                             const hf_model *m, double x)
 {
     double whole = k->divides ? operand(m, keys, k, k->divides, strlen(k->divides)) : 0,
-           more = k->below ? operand(m, keys, k, k->below, strlen(k->below)) : INFINITY;
+           more = k->below ? operand(m, keys, k, k->below, strlen(k->below)) : INFINITY,
+           most = k->most ? operand(m, keys, k, k->most, strlen(k->most)) : INFINITY;
     if (r->status)
         return;
     if (k->divides && (x == 0 || fmod(whole, x) != 0))
@@ -85,6 +86,8 @@ static void check_relations(hf_reader *r, const weft_hf_key *keys, const weft_hf
         hf_complain(r, "'%s' is %.10g; %s", k->name, x, k->why ? k->why : "it is another model");
     if (k->below && x >= more)
         hf_complain(r, "'%s' must be greater than '%s'", k->below, k->name);
+    if (x > most)
+        hf_complain(r, "'%s' is %.10g; at most '%s', %.10g", k->name, x, k->most, most);
 }
 
 static void read_number(hf_reader *r, const weft_hf_key *keys, const weft_hf_key *k, hf_model *m)
@@ -125,6 +128,32 @@ static void read_word(hf_reader *r, const weft_hf_key *k, hf_value *v)
         snprintf(v->text, sizeof v->text, "%s", word);
 }
 
+/* Whole numbers, each below what a key above says. */
+static void read_list(hf_reader *r, const weft_hf_key *keys, const weft_hf_key *k, hf_model *m,
+                      hf_value *v)
+{
+    const json_t *list = hf_get(r, k->name), *x;
+    size_t i, used = 0;
+    const double more = k->below ? operand(m, keys, k, k->below, strlen(k->below)) : INFINITY;
+    v->text[0] = '\0';
+    if (list && !json_is_array(list))
+        hf_complain(r, "'%s' is %s; expected an array", k->name, hf_json_type(list));
+    json_array_foreach(list, i, x) {
+        const double number = json_is_integer(x) ? json_number_value(x) : -1;
+        if (number < 0 || number >= more) {
+            hf_complain(r, "'%s' must hold whole numbers from 0 to %.10g alone", k->name, more - 1);
+            return;
+        }
+        used +=
+            (size_t)snprintf(v->text + used, sizeof v->text - used, "%s%.0f", i ? " " : "", number);
+        if (used >= sizeof v->text) {
+            hf_complain(r, "'%s' has too many numbers", k->name);
+            return;
+        }
+    }
+    v->said = used > 0;
+}
+
 static void read_key(hf_reader *r, const weft_hf_key *keys, const weft_hf_key *k, hf_model *m)
 {
     hf_value *v = k->key ? hf_model_find(m, k->key) : NULL;
@@ -138,6 +167,8 @@ static void read_key(hf_reader *r, const weft_hf_key *keys, const weft_hf_key *k
         hf_value_set_number(v, hf_get_bool(r, k->name, k->standard && *k->standard == 't'));
     else if (v && v->param->type == WEFT_PARAM_CHOICE)
         read_word(r, k, v);
+    else if (v && v->param->type == WEFT_PARAM_STRING)
+        read_list(r, keys, k, m, v);
     else if (v || k->context)
         read_number(r, keys, k, m);
 }

@@ -13,6 +13,20 @@ json_t *hf_json_of(const char *text)
     return value ? value : json_string(text);
 }
 
+/* "0 2" as [0, 2] */
+static json_t *array_of(const char *text)
+{
+    json_t *list = json_array();
+    char *end = NULL;
+    for (const char *c = text; *(c += strspn(c, " \n")); c = end) {
+        const long long x = strtoll(c, &end, 10);
+        if (end == c)
+            break;
+        json_array_append_new(list, json_integer(x));
+    }
+    return list;
+}
+
 static json_t *value_of(const weft_hf_key *k, const hf_model *m)
 {
     double x = 0;
@@ -20,6 +34,8 @@ static json_t *value_of(const weft_hf_key *k, const hf_model *m)
     if (!v)
         return k->is || k->written ? hf_json_of(k->is ? k->is : k->written)
                                    : json_integer((json_int_t)m->context);
+    if (v->param->type == WEFT_PARAM_STRING)
+        return array_of(v->text);
     if (!hf_value_number(v, &x))
         return json_string(v->text);
     return v->param->type == WEFT_PARAM_INT || k->whole ? json_integer((json_int_t)x)

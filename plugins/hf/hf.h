@@ -22,8 +22,8 @@ typedef struct hf_tables {
 /* A key of the plugin's section. */
 typedef struct hf_value {
     const weft_param *param;
-    char text[64]; /* a number, yes or no, or a word */
-    bool said;     /* by config.json */
+    char text[512]; /* a number, yes or no, a word, or numbers */
+    bool said;      /* by config.json */
 } hf_value;
 
 typedef struct hf_model {
@@ -53,6 +53,8 @@ bool hf_value_number(const hf_value *v, double *out);
 void hf_value_set_number(hf_value *v, double x);
 /* Of both conditions, either may be NULL: does the model have what is so marked? */
 bool hf_model_has(const hf_model *m, const char *when, const char *unless);
+/* Is there such a number in the list that the key says? */
+bool hf_model_lists(const hf_model *m, const char *key, int64_t number);
 /* A number of the model's; 0: none. */
 int64_t hf_model_int(const hf_model *m, const char *key);
 /* A number as text that reads back as it is, at its shortest. */
@@ -122,6 +124,8 @@ int64_t hf_files(const hf_tensor *t);
 /* The name of the i-th of these, and the shape that each has; returns its dims. */
 void hf_file_name(const hf_tensor *t, int64_t i, char name[HF_NAME]);
 int hf_file_shape(const hf_tensor *t, int64_t size[WEFT_MAX_DIMS]);
+/* Has block `layer` what the row says? */
+bool hf_is_of_layer(const hf_model *m, const weft_hf_tensor *row, int64_t layer);
 /* A pattern with its numbers. layer, index -1: not used. */
 void hf_name(char name[HF_NAME], const char *pattern, int64_t layer, int64_t index);
 /* A dim of a row's shape, word by word: the product of what is known of it, and the one key that is

@@ -164,11 +164,19 @@ static bool is_of_block(const weft_hf_tensor *row)
     return row->name && strstr(row->name, "{l}");
 }
 
+bool hf_is_of_layer(const hf_model *m, const weft_hf_tensor *row, int64_t layer)
+{
+    const int64_t every = row->every ? hf_model_int(m, row->every) : 1;
+    const bool has =
+        (every < 2 || (layer + 1) % every == 0) && !hf_model_lists(m, row->except, layer);
+    return has != row->others && (!row->from || layer >= hf_model_int(m, row->from)) &&
+           (!row->until || layer < hf_model_int(m, row->until));
+}
+
 static bool is_wanted(const hf_model *m, const weft_hf_tensor *row, int64_t layer)
 {
     return row->name && !row->other && hf_model_has(m, row->when, row->unless) &&
-           (!row->from || layer >= hf_model_int(m, row->from)) &&
-           (!row->until || layer < hf_model_int(m, row->until));
+           (layer < 0 || hf_is_of_layer(m, row, layer));
 }
 
 static weft_status add(hf_map *map, const hf_model *m, const weft_hf_tensor *row, int64_t layer,

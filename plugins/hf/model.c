@@ -58,6 +58,8 @@ bool hf_says_yes(const char *text)
 bool hf_value_number(const hf_value *v, double *out)
 {
     static const char *const no[4] = {"no", "false", "off", "0"};
+    if (v->param->type == WEFT_PARAM_STRING)
+        return false;
     *out = hf_says_yes(v->text);
     if (v->param->type == WEFT_PARAM_INT || v->param->type == WEFT_PARAM_REAL)
         return hf_read_number(v->text, out);
@@ -123,6 +125,16 @@ static bool is_on(const hf_model *m, const char *key)
 bool hf_model_has(const hf_model *m, const char *when, const char *unless)
 {
     return (!when || is_on(m, when)) && (!unless || !is_on(m, unless));
+}
+
+bool hf_model_lists(const hf_model *m, const char *key, int64_t number)
+{
+    const hf_value *v = key ? hf_model_find(m, key) : NULL;
+    char *end = NULL;
+    for (const char *c = v ? v->text : ""; *(c += strspn(c, " \n")); c = end)
+        if (strtoll(c, &end, 10) == number || end == c)
+            return end > c;
+    return false;
 }
 
 int64_t hf_model_int(const hf_model *m, const char *key)

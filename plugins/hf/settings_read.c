@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { MOST_LAYERS = 1 << 14 };
+
 typedef struct reading {
     hf_model *m;
     const weft_folder *tensors;
@@ -90,7 +92,10 @@ static bool take_preset(const hf_model *m, hf_value *v)
 static const weft_stored *stored(const reading *r, const weft_hf_tensor *row)
 {
     char name[HF_NAME];
-    hf_name(name, row->name, row->from ? hf_model_int(r->m, row->from) : 0, 0);
+    int64_t l = 0;
+    while (l < MOST_LAYERS && !hf_is_of_layer(r->m, row, l))
+        l++;
+    hf_name(name, row->name, l, 0);
     return weft_folder_find(r->tensors, name);
 }
 
@@ -136,8 +141,8 @@ static bool solve_layers(const reading *r, const weft_hf_tensor *row)
     hf_value *v = r->m->form->layers ? hf_model_find(r->m, r->m->form->layers) : NULL;
     char name[HF_NAME];
     int64_t n = 0;
-    if (!v || !is_open(v) || row->when || row->unless || row->from || row->until ||
-        !strstr(row->name, "{l}"))
+    if (!v || !is_open(v) || row->when || row->unless || row->from || row->until || row->every ||
+        row->except || !strstr(row->name, "{l}"))
         return false;
     for (hf_name(name, row->name, n, 0); weft_folder_find(r->tensors, name);)
         hf_name(name, row->name, ++n, 0);
@@ -179,7 +184,8 @@ static weft_status check(const reading *r)
         hf_value *v = k->key ? hf_model_find(r->m, k->key) : NULL;
         if (v && is_open(v) && k->standard && hf_read_number(k->standard, &x))
             hf_value_set_number(v, x);
-        if (v && is_open(v) && v->param->type != WEFT_PARAM_CHOICE)
+        if (v && is_open(v) && v->param->type != WEFT_PARAM_CHOICE &&
+            v->param->type != WEFT_PARAM_STRING)
             s = weft_fail(r->err, WEFT_ERR_INPUT, r->at, "its settings do not say [%s] %s",
                           r->m->table->plugin, v->param->name);
     }

@@ -109,6 +109,8 @@ static void check_tensor(check *c, const weft_hf_tensor *row)
     check_key(c, row->name, row->unless);
     check_key(c, row->name, row->from);
     check_key(c, row->name, row->until);
+    check_key(c, row->name, row->every);
+    check_key(c, row->name, row->except);
 }
 
 /* ---- keys ---- */

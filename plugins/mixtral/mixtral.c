@@ -28,6 +28,11 @@ static const weft_param params[] = {
                        "hidden width of one expert; auto: 7/2 dim"),
     WEFT_DECODER_SIZE(mixtral, "n_experts", e.n, 1, 1 << 16, of_flavor, "experts of a block"),
     WEFT_DECODER_SIZE(mixtral, "top_k", e.k, 1, 1 << 16, of_flavor, "experts for each token"),
+    {.name = "shared",
+     WEFT_INT(mixtral, e.shared),
+     .value = "0",
+     .max = 1 << 24,
+     .help = "hidden width of a feed-forward that every token goes through besides; 0: none"},
     WEFT_EXPERTS_PARAMS(mixtral, "0.001"),
     WEFT_DECODER_NORM_EPS(mixtral, "1e-5"),
     WEFT_DECODER_ROPE_THETA(mixtral, "1000000"),
@@ -52,6 +57,9 @@ static weft_status create(void *self, weft_error *err)
     m->e.down = "block_sparse_moe.experts.w2.weight";
     m->e.up = "block_sparse_moe.experts.w3.weight";
     m->e.bias = "block_sparse_moe.gate.e_score_correction_bias";
+    m->e.shared_gate = "block_sparse_moe.shared_expert.w1.weight";
+    m->e.shared_down = "block_sparse_moe.shared_expert.w2.weight";
+    m->e.shared_up = "block_sparse_moe.shared_expert.w3.weight";
     weft_status s = weft_decoder_check(m->host, "mixtral", &m->d, standard, err);
     weft_status of_experts = weft_experts_check(m->host, "mixtral", &m->e, err);
     return s ? s : of_experts;
@@ -96,7 +104,7 @@ static const weft_hf_key hf_keys[] = {
     WEFT_DECODER_HF_KEYS("8", "hidden_size/num_attention_heads", "131072", "1e-5"),
     {"intermediate_size", "ffn_dim", .standard = "14336"},
     {"num_local_experts", "n_experts", .standard = "8"},
-    {"num_experts_per_tok", "top_k", .standard = "2"},
+    {"num_experts_per_tok", "top_k", .standard = "2", .most = "num_local_experts"},
     {0}};
 static const weft_hf_rope hf_rope = {"rope_theta", 1e6, NULL};
 static const weft_hf_form hf_form = {.type = "mixtral",

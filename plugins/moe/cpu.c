@@ -5,8 +5,9 @@
 
 #include <string.h>
 
-/* BLOCK: elements of a row that are in f32 at a time; SHARE: elements that pay for a thread. */
-enum { BLOCK = 512, SHARE = 16384 };
+/* BLOCK: elements of a row that are in f32 at a time; SHARE: elements that pay for a thread; LINE:
+ * bytes that memory gives at once. */
+enum { BLOCK = 512, SHARE = 16384, LINE = 64 };
 
 static int64_t least(int64_t a, int64_t b)
 {
@@ -61,10 +62,42 @@ static bool moves_bytes(const weft_call *call)
     return call->ins[0].dtype == call->outs[0].dtype;
 }
 
-static int64_t row_of(const weft_call *call, const weft_tensor *rows, int64_t element)
+/* Where the rows of a token's choices are. */
+typedef struct places {
+    const int32_t *expert, *slot; /* [k] */
+    int64_t first;                /* row of its token group */
+    int64_t slots;
+    uint32_t each;
+} places;
+
+static int64_t experts_each(const weft_call *call, const weft_tensor *rows)
 {
-    return moe_row_of(&call->ins[1], &call->ins[2], rows,
-                      weft_call_int(call, "experts") / rows->whole[2], element);
+    return weft_call_int(call, "experts") / rows->whole[2];
+}
+
+/* As moe_row_of, whose divisions are made once for a token. */
+static places places_of(const weft_call *call, const weft_tensor *rows, int64_t each, int64_t token)
+{
+    const weft_tensor *chosen = &call->ins[1];
+    const int64_t k = chosen->size[2], seq = chosen->size[1];
+    int64_t b = 0, s = 0;
+    if (rows->whole[0] * rows->whole[1] > 1) {
+        b = moe_group(chosen, rows, 0, token / seq);
+        s = moe_group(chosen, rows, 1, token % seq);
+    }
+    return (places){.expert = (const int32_t *)chosen->data + token * k,
+                    .slot = (const int32_t *)call->ins[2].data + token * k,
+                    .first = (b * rows->size[1] + s) * rows->size[2] * rows->size[3],
+                    .slots = rows->size[3],
+                    .each = (uint32_t)each};
+}
+
+/* Of choice j; -1: it has none. */
+static int64_t row_at(const places *p, int64_t j)
+{
+    return p->slot[j] < 0
+               ? -1
+               : p->first + (int64_t)((uint32_t)p->expert[j] / p->each) * p->slots + p->slot[j];
 }
 
 static size_t slots_workspace(const weft_call *call)
@@ -74,11 +107,12 @@ static size_t slots_workspace(const weft_call *call)
 
 /* dispatch, whose operand has a row for each token, and spread: a number for each choice. Slots
  * that nobody has are zeros. */
-static weft_status to_slots(const weft_call *call, int64_t choices_each)
+static weft_status to_slots(const weft_call *call, bool of_token)
 {
     const weft_tensor *y = &call->outs[0];
     const size_t bytes = (size_t)width_of(y) * weft_dtype_size(y->dtype);
-    const int64_t n = weft_tensor_count(&call->ins[1]), slots = (int64_t)slots_workspace(call);
+    const int64_t k = call->ins[1].size[2], n = weft_tensor_count(&call->ins[1]) / k,
+                  slots = (int64_t)slots_workspace(call), each = experts_each(call, y);
     const int threads = threads_of(call, weft_tensor_count(y));
     char *used = call->workspace, *to = y->data;
     const char *from = call->ins[0].data;
@@ -87,11 +121,15 @@ static weft_status to_slots(const weft_call *call, int64_t choices_each)
     {
 #pragma omp for schedule(static)
         for (int64_t i = 0; i < n; i++) {
-            const int64_t row = row_of(call, y, i);
-            if (row < 0)
-                continue;
-            used[row] = 1;
-            memcpy(to + (size_t)row * bytes, from + (size_t)(i / choices_each) * bytes, bytes);
+            const places p = places_of(call, y, each, i);
+            for (int64_t j = 0; j < k; j++) {
+                const int64_t row = row_at(&p, j);
+                if (row < 0)
+                    continue;
+                used[row] = 1;
+                memcpy(to + (size_t)row * bytes, from + (size_t)(of_token ? i : i * k + j) * bytes,
+                       bytes);
+            }
         }
 #pragma omp for schedule(static)
         for (int64_t row = 0; row < slots; row++)
@@ -114,50 +152,78 @@ static weft_status check_workspace(const weft_call *call, size_t needed, weft_er
 static weft_status dispatch_launch(const weft_call *call, weft_error *err)
 {
     weft_status status = check_workspace(call, slots_workspace(call), err);
-    return status ? status : to_slots(call, call->ins[1].size[2]);
+    return status ? status : to_slots(call, true);
 }
 
 static weft_status spread_launch(const weft_call *call, weft_error *err)
 {
     weft_status status = check_workspace(call, slots_workspace(call), err);
-    return status ? status : to_slots(call, 1);
+    return status ? status : to_slots(call, false);
 }
 
 static weft_status collect_launch(const weft_call *call, weft_error *err)
 {
     const weft_tensor *rows = &call->ins[0];
     const size_t bytes = weft_dtype_size(rows->dtype);
-    const int64_t n = weft_tensor_count(&call->outs[0]);
+    const int64_t k = call->ins[1].size[2], n = weft_tensor_count(&call->outs[0]) / k,
+                  each = experts_each(call, rows);
     (void)err;
-#pragma omp parallel for schedule(static) num_threads(threads_of(call, n))
+#pragma omp parallel for schedule(static) num_threads(threads_of(call, n *k))
     for (int64_t i = 0; i < n; i++) {
-        const int64_t row = row_of(call, rows, i);
-        char *to = (char *)call->outs[0].data + (size_t)i * bytes;
-        if (row < 0)
-            memset(to, 0, bytes);
-        else
-            memcpy(to, (const char *)rows->data + (size_t)row * bytes, bytes);
+        const places p = places_of(call, rows, each, i);
+        for (int64_t j = 0; j < k; j++) {
+            const int64_t row = row_at(&p, j);
+            char *to = (char *)call->outs[0].data + (size_t)(i * k + j) * bytes;
+            if (row < 0)
+                memset(to, 0, bytes);
+            else
+                memcpy(to, (const char *)rows->data + (size_t)row * bytes, bytes);
+        }
     }
     return WEFT_OK;
 }
 
-static void combine_token(const weft_call *call, int64_t token, int64_t k, int64_t width)
+/* Rows lie anywhere: those of the next token are asked for while this one's are added. */
+static void ask_for(const weft_tensor *rows, const places *p, int64_t k, int64_t width)
 {
-    const weft_tensor *rows = &call->ins[0];
-    float sum[BLOCK], buffer[BLOCK];
+    const size_t bytes = (size_t)width * weft_dtype_size(rows->dtype);
+    for (int64_t j = 0; j < k; j++) {
+        const int64_t row = row_at(p, j);
+        const char *at = (const char *)rows->data + (size_t)(row < 0 ? 0 : row) * bytes;
+        for (size_t i = 0; row >= 0 && i < bytes; i += LINE)
+            __builtin_prefetch(at + i);
+    }
+}
+
+static void combine_token(const weft_call *call, const places *p, int64_t token, int64_t width)
+{
+    const weft_tensor *rows = &call->ins[0], *y = &call->outs[0];
+    const int64_t k = call->ins[1].size[2];
+    const bool straight = y->dtype == WEFT_F32 && !call->accumulate;
+    float own[BLOCK], buffer[BLOCK];
     for (int64_t e = 0; e < width; e += BLOCK) {
         const int64_t n = least(BLOCK, width - e);
-        memset(sum, 0, (size_t)n * sizeof *sum);
+        float *restrict sum = straight ? (float *)y->data + token * width + e : own;
+        bool any = false;
         for (int64_t j = 0; j < k; j++) {
-            const int64_t row = row_of(call, rows, token * k + j);
+            const int64_t row = row_at(p, j);
             if (row < 0)
                 continue;
-            const float *from = load(rows, row * width + e, n, buffer);
+            const float *restrict from = load(rows, row * width + e, n, buffer);
+            if (any)
 #pragma omp simd
-            for (int64_t i = 0; i < n; i++)
-                sum[i] += from[i];
+                for (int64_t i = 0; i < n; i++)
+                    sum[i] += from[i];
+            else
+#pragma omp simd
+                for (int64_t i = 0; i < n; i++)
+                    sum[i] = 0 + from[i]; /* which makes 0 of -0 */
+            any = true;
         }
-        store(call, token * width + e, n, sum);
+        if (!any)
+            memset(sum, 0, (size_t)n * sizeof *sum);
+        if (!straight)
+            store(call, token * width + e, n, sum);
     }
 }
 
@@ -165,11 +231,15 @@ static weft_status combine_launch(const weft_call *call, weft_error *err)
 {
     const weft_tensor *chosen = &call->ins[1];
     const int64_t width = moe_last(&call->outs[0]), k = chosen->size[2],
-                  n = weft_tensor_count(chosen) / k;
+                  n = weft_tensor_count(chosen) / k, each = experts_each(call, &call->ins[0]);
     (void)err;
 #pragma omp parallel for schedule(static) num_threads(threads_of(call, n *k *width))
-    for (int64_t token = 0; token < n; token++)
-        combine_token(call, token, k, width);
+    for (int64_t token = 0; token < n; token++) {
+        const places p = places_of(call, &call->ins[0], each, token),
+                     next = places_of(call, &call->ins[0], each, least(token + 1, n - 1));
+        ask_for(&call->ins[0], &next, k, width);
+        combine_token(call, &p, token, width);
+    }
     return WEFT_OK;
 }
 

@@ -247,7 +247,8 @@ static weft_status update_stack(const plan *p, weft_value **list, const muon_slo
     for (int i = 0; i < n; i++) {
         weft_graph_set_block(p->g, list[i]->node->block);
         weft_value *moved = weft_add3(p->g, "muon_update", NULL, list[i], parts[i], p->lr);
-        weft_set_real(p->g, moved, "weight_decay", p->weight_decay);
+        weft_set_real(p->g, moved, "weight_decay",
+                      weft_get_mark(list[i]->node, WEFT_MARK_NO_DECAY) ? 0 : p->weight_decay);
         weft_set_int(p->g, moved, "original", weft_params_is(p->keys, "scale", "original"));
         weft_set_update(p->g, list[i], moved);
     }

@@ -3,6 +3,7 @@
 #ifndef WEFT_MUON_H
 #define WEFT_MUON_H
 
+#include <weft/marks.h>
 #include <weft/plugin.h>
 
 #include <math.h>

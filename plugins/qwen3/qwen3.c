@@ -47,6 +47,11 @@ static const weft_param params[] = {
     WEFT_DECODER_SIZE(qwen3, "top_k", e.k, 1, 1 << 16, of_flavor, "experts for each token"),
     WEFT_DECODER_SIZE(qwen3, "expert_dim", e.ffn, 1, 1 << 24, of_flavor,
                       "hidden width of one expert (Hugging Face: moe_intermediate_size)"),
+    {.name = "shared",
+     WEFT_INT(qwen3, e.shared),
+     .value = "0",
+     .max = 1 << 24,
+     .help = "hidden width of a feed-forward that every token goes through besides; 0: none"},
     {.name = "norm_top_k",
      WEFT_BOOL(qwen3, e.norm),
      .value = "yes",
@@ -132,6 +137,9 @@ static weft_status create(void *self, weft_error *err)
     m->e.up = "mlp.experts.up_proj.weight";
     m->e.down = "mlp.experts.down_proj.weight";
     m->e.bias = "mlp.gate.e_score_correction_bias";
+    m->e.shared_gate = "mlp.shared_expert.gate_proj.weight";
+    m->e.shared_up = "mlp.shared_expert.up_proj.weight";
+    m->e.shared_down = "mlp.shared_expert.down_proj.weight";
     weft_status s = weft_decoder_check(m->host, "qwen3", &m->d, false, err);
     weft_status of_experts = m->e.n ? weft_experts_check(m->host, "qwen3", &m->e, err) : WEFT_OK;
     weft_status of_layers = check_layers(m, err);
@@ -149,6 +157,13 @@ static weft_value *feed_forward(const void *self, weft_graph *g, int64_t l, weft
 static void build(void *self, weft_graph *g)
 {
     const qwen3 *m = self;
+    if (m->e.n && !weft_graph_has_op(g, "route")) {
+        weft_graph_fail(g, WEFT_ERR_INPUT, weft_params_where(m->host->weft, "plugins"),
+                        "[qwen3] n_experts: a model with %lld experts needs the plugin moe; list "
+                        "it before qwen3, or set n_experts = 0",
+                        (long long)m->e.n);
+        return;
+    }
     if (m->e.n)
         weft_experts_dims(g, &m->e);
     weft_decoder_build(g, m->host, "qwen3", &m->d, feed_forward, m);
@@ -163,6 +178,8 @@ static void build(void *self, weft_graph *g)
         "model.layers.{l}.self_attn.k_norm.weight", .shape = "head_dim"                            \
     }
 #define HF_EXPERTS "model.layers.{l}.mlp.experts."
+#define HF_SPARSE  .every = "decoder_sparse_step", .except = "mlp_only_layers"
+#define HF_DENSE   HF_SPARSE, .others = true
 static const weft_hf_tensor hf_dense[] = {
     WEFT_DECODER_HF_EMBEDDING, WEFT_DECODER_HF_ATTENTION, HF_NORMS,
     WEFT_DECODER_HF_SWIGLU,    WEFT_DECODER_HF_HEAD,      {0}};
@@ -170,13 +187,16 @@ static const weft_hf_tensor hf_of_experts[] = {
     WEFT_DECODER_HF_EMBEDDING,
     WEFT_DECODER_HF_ATTENTION,
     HF_NORMS,
-    {"model.layers.{l}.mlp.gate.weight", .shape = "n_experts dim"},
+    {"model.layers.{l}.mlp.gate_proj.weight", "ffn_dim dim", HF_DENSE},
+    {"model.layers.{l}.mlp.up_proj.weight", "ffn_dim dim", HF_DENSE},
+    {"model.layers.{l}.mlp.down_proj.weight", "dim ffn_dim", HF_DENSE},
+    {"model.layers.{l}.mlp.gate.weight", "n_experts dim", HF_SPARSE},
     {HF_EXPERTS "gate_proj.weight", "n_experts expert_dim dim",
-     .file = HF_EXPERTS "{x}.gate_proj.weight"},
+     .file = HF_EXPERTS "{x}.gate_proj.weight", HF_SPARSE},
     {HF_EXPERTS "up_proj.weight", "n_experts expert_dim dim",
-     .file = HF_EXPERTS "{x}.up_proj.weight"},
+     .file = HF_EXPERTS "{x}.up_proj.weight", HF_SPARSE},
     {HF_EXPERTS "down_proj.weight", "n_experts dim expert_dim",
-     .file = HF_EXPERTS "{x}.down_proj.weight"},
+     .file = HF_EXPERTS "{x}.down_proj.weight", HF_SPARSE},
     {HF_EXPERTS "gate_proj.weight", "n_experts expert_dim dim", .file = HF_EXPERTS "gate_up_proj",
      .part = 0, .parts = 2, .along = 1, .other = true},
     {HF_EXPERTS "up_proj.weight", "n_experts expert_dim dim", .file = HF_EXPERTS "gate_up_proj",
@@ -192,13 +212,13 @@ static const weft_hf_key hf_dense_keys[] = {WEFT_DECODER_HF_KEYS("32", "128", "3
                                             {0}};
 static const weft_hf_key hf_keys_of_experts[] = {
     WEFT_DECODER_HF_KEYS("4", "hidden_size/num_attention_heads", "32768", "1e-6"),
-    {"intermediate_size", "ffn_dim", .standard = "6144"}, /* of no block */
+    {"intermediate_size", "ffn_dim", .standard = "6144"}, /* of dense blocks */
     {"num_local_experts", "n_experts", .standard = "128", .old = "num_experts"},
-    {"num_experts_per_tok", "top_k", .standard = "8"},
+    {"num_experts_per_tok", "top_k", .standard = "8", .most = "num_local_experts"},
     {"moe_intermediate_size", "expert_dim", .standard = "768"},
     {"norm_topk_prob", "norm_top_k", .standard = "false"},
-    {"decoder_sparse_step", .is = "1"},
-    {"mlp_only_layers", .is = "[]"},
+    {"decoder_sparse_step", "decoder_sparse_step", .standard = "1"},
+    {"mlp_only_layers", "mlp_only_layers", .below = "num_hidden_layers"},
     {"attention_bias", .written = "false"},
     {"use_sliding_window", .written = "false"},
     {0}};

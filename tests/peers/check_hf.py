@@ -31,6 +31,9 @@ MODELS = {
     "qwen3": lambda: Qwen3ForCausalLM(Qwen3Config(**SIZES, num_key_value_heads=2, head_dim=24)),
     "qwen3_moe": lambda: Qwen3MoeForCausalLM(Qwen3MoeConfig(**SIZES, num_key_value_heads=2, head_dim=24, num_experts=8, num_experts_per_tok=3,
                                                             moe_intermediate_size=40, norm_topk_prob=True)),
+    "qwen3_moe_mixed": lambda: Qwen3MoeForCausalLM(Qwen3MoeConfig(**SIZES | {"num_hidden_layers": 4}, num_key_value_heads=2, head_dim=24, num_experts=8,
+                                                                  num_experts_per_tok=3, moe_intermediate_size=40, decoder_sparse_step=2,
+                                                                  mlp_only_layers=[3])),
     "mixtral": lambda: MixtralForCausalLM(MixtralConfig(**SIZES, num_key_value_heads=2, num_local_experts=6, num_experts_per_tok=2)),
 }
 

@@ -150,6 +150,8 @@ static void draw_experts(drawing *d)
         set(d, RANDOM_ALL, name, "bias_rate", "", "0.01");
     if (one_in(d, 3))
         set(d, RANDOM_ALL, name, "router_z", "", "0.01");
+    if (one_in(d, 4))
+        set(d, RANDOM_ALL, name, "shared", "0", "%d", pick_number(d, "1 5 12"));
     if (!qwen)
         return;
     set(d, RANDOM_ALL, name, "expert_dim", "1", "%d", pick_number(d, "1 5 12 16"));
@@ -185,9 +187,7 @@ static void draw_float8(drawing *d)
 
 static void draw_precision(drawing *d)
 {
-    /* whose choice of an expert may turn where inputs are rounded, beyond any bound */
-    const bool chooses = random_lists(d->c, RANDOM_ONE, "moe");
-    d->low = one_in(d, 5) && !chooses;
+    d->low = one_in(d, 5);
     d->eighth = one_in(d, d->low ? 8 : 3);
     bool wide = !d->low && below(d, 8);
     set(d, RANDOM_ALL, "train", "dtype", "f64", wide ? "f64" : "f32");

@@ -297,6 +297,8 @@ void oracle_compare_fed(const oracle_record *fed, const oracle_record *b, oracle
     oracle_part worst[3] = {{0, 0}, {0, 0}, {0, 0}};
     const oracle_value *first = NULL;
     int compared[2] = {0};
+    int64_t choices, turned = oracle_count_turned(fed, b, &choices);
+    oracle_judge(v, (double)turned, 0, "choices from the same operands that differ", 0, "");
     for (int i = 0; i < fed->n_values; i++) {
         const oracle_value *x = &fed->values[i];
         if (!x->compared)

@@ -112,9 +112,9 @@ static int record_one(const comparison *c, const look *how, int n, oracle_record
     return code;
 }
 
-/* Both INIs, one after the other. Release both records in every case. */
-static int record_both(const comparison *c, const look *how, oracle_record records[2],
-                       weft_error *err)
+/* Both INIs, one after the other; the first chooses as `chooses_as` did. */
+static int record_two(const comparison *c, const look *how, const oracle_record *chooses_as,
+                      oracle_record records[2], weft_error *err)
 {
     bool made[2] = {oracle_record_init(&records[0], how->steps),
                     oracle_record_init(&records[1], how->steps)};
@@ -122,10 +122,49 @@ static int record_both(const comparison *c, const look *how, oracle_record recor
         weft_fail_memory(err);
         return weft_cli_report(err);
     }
+    records[0].chooses_as = chooses_as;
     records[1].reference = &records[0];
     records[1].fed = how->feed;
     int code = record_one(c, how, 0, &records[0], err);
     return code ? code : record_one(c, how, 1, &records[1], err);
+}
+
+/* Two runs as they are and, where choices turned, once more: the reference as the other chose. */
+typedef struct looked {
+    oracle_record own[2], again[2];
+    oracle_record *of; /* one of these */
+    int64_t turned, choices;
+} looked;
+
+/* What is made of the same operands says whether a run chose what they say: see closer(). */
+static bool may_turn(const comparison *c, const oracle_record records[2])
+{
+    return records[0].ranks == 1 && c->exact == ORACLE_ROUNDING &&
+           (records[0].half || records[1].half) && !records[0].eighth && !records[1].eighth;
+}
+
+/* Release it in every case. */
+static int record_both(const comparison *c, const look *how, looked *l, weft_error *err)
+{
+    memset(l, 0, sizeof *l);
+    l->of = l->own;
+    int code = record_two(c, how, NULL, l->own, err);
+    if (code || !may_turn(c, l->own))
+        return code;
+    l->turned = oracle_count_turned(&l->own[0], &l->own[1], &l->choices);
+    if (!l->turned)
+        return 0;
+    l->of = l->again;
+    return record_two(c, how, &l->own[1], l->again, err);
+}
+
+static void looked_release(looked *l)
+{
+    for (int i = 1; i >= 0; i--) {
+        if (l->of == l->again)
+            oracle_record_release(&l->again[i]);
+        oracle_record_release(&l->own[i]);
+    }
 }
 
 static int64_t common_multiple(int64_t a, int64_t b)
@@ -181,10 +220,11 @@ static int look_closer(const comparison *c, const oracle_record records[2], orac
                        weft_text *out, weft_error *err)
 {
     const look how = closer(c, records, v);
-    oracle_record both[2];
+    looked l;
     if (!how.trace && !how.evaluate && !how.generate)
         return 0;
-    int code = record_both(c, &how, both, err);
+    int code = record_both(c, &how, &l, err);
+    oracle_record *both = l.of;
     if (!code && oracle_take_common(&both[0], &both[1], NULL, err))
         code = weft_cli_report(err);
     bool parted = v->first >= 0;
@@ -196,8 +236,7 @@ static int look_closer(const comparison *c, const oracle_record records[2], orac
         code = feed(c, &how, &both[1], v, out, err);
     if (!code && !parted)
         oracle_compare_said(&both[0], &both[1], v, out);
-    oracle_record_release(&both[1]);
-    oracle_record_release(&both[0]);
+    looked_release(&l);
     return code;
 }
 
@@ -251,9 +290,22 @@ static bool compare_replicas(const oracle_record records[2], weft_text *out)
     return same;
 }
 
-static int conclude(const comparison *c, oracle_record records[2], weft_text *out, weft_error *err)
+/* Rounding turns few of them. */
+static void compare_choices(const looked *l, oracle_verdict *v, weft_text *out)
+{
+    if (!l->turned)
+        return;
+    oracle_judge(v, (double)l->turned / (double)l->choices, 0.125, "choices that turned", 0, "");
+    weft_text_print(out,
+                    "choices: %lld of %lld turned; the first run, once more, chooses as the second "
+                    "did\n",
+                    (long long)l->turned, (long long)l->choices);
+}
+
+static int conclude(const comparison *c, const looked *l, weft_text *out, weft_error *err)
 {
     oracle_verdict v = {.first = -1}, updates = {.first = -1};
+    oracle_record *records = l->of;
     const oracle_record *a = &records[0], *b = &records[1];
     bool settings = oracle_compare_settings(c->surveys, out) > 0;
     weft_status s = oracle_take_common(&records[0], &records[1], out, err);
@@ -262,6 +314,7 @@ static int conclude(const comparison *c, oracle_record records[2], weft_text *ou
         weft_cli_print(out);
         return weft_cli_report(err);
     }
+    compare_choices(l, &v, out);
     oracle_compare(&records[0], b, c->exact, &v, &updates, out);
     int code = 0;
     bool rough = (a->half || b->half) && !a->eighth && !b->eighth && c->exact == ORACLE_ROUNDING;
@@ -282,15 +335,14 @@ static int conclude(const comparison *c, oracle_record records[2], weft_text *ou
 
 static int compare(const comparison *c, int64_t steps, weft_error *err)
 {
-    oracle_record records[2];
+    looked l;
     weft_text out = {0};
     const look how = {.steps = steps};
-    int code = record_both(c, &how, records, err);
+    int code = record_both(c, &how, &l, err);
     if (!code)
-        code = conclude(c, records, &out, err);
+        code = conclude(c, &l, &out, err);
     weft_text_release(&out);
-    oracle_record_release(&records[1]);
-    oracle_record_release(&records[0]);
+    looked_release(&l);
     return code;
 }
 

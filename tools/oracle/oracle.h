@@ -102,6 +102,8 @@ typedef struct oracle_record {
     weft_map rounded;                   /* of `roundings`, by step, micro-batch and value */
     struct oracle_rounding **roundings; /* what was rounded to 8 bits */
     int n_roundings, roundings_room;
+    struct oracle_choice **choices; /* what was chosen, as the run did by itself */
+    int n_choices, choices_room;
     double replica_error;     /* the largest difference between ranks that should hold the same */
     const char *replica_name; /* the parameter */
     const char *replica_of;   /* "gradient" or "parameter" */
@@ -116,6 +118,7 @@ typedef struct oracle_record {
     const struct oracle_record *feeds;       /* whose values replace this run's; NULL: nobody's */
     const struct oracle_record *learns_from; /* whose gradients its update reads; NULL: its own */
     bool shaken; /* and changed by as much as the update's nodes may round */
+    const struct oracle_record *chooses_as; /* whose choices replace this run's; NULL: nobody's */
     weft_map by_name, by_id;
     int64_t micro_batch;
     bool seq_ordered;     /* the sequence lies in an order of its own */
@@ -219,6 +222,16 @@ bool oracle_updates_differ(const oracle_record *a, const oracle_record *b);
 /* How far parameters may have parted by that before a step, relative to themselves. a is the
  * reference. */
 double oracle_drift(const oracle_record *a, const oracle_record *b, int64_t step);
+
+/* ---- choices.c ---- */
+
+typedef struct oracle_choice oracle_choice;
+
+/* Where v is what was chosen: keeps it, and puts the other run's in its place, in `local`, too. */
+weft_status oracle_choose(oracle_record *r, weft_run *run, const weft_value *v,
+                          const weft_tensor *local, int64_t micro, weft_error *err);
+/* Of how many choices that both runs made are how many not the same? */
+int64_t oracle_count_turned(const oracle_record *a, const oracle_record *b, int64_t *all);
 
 /* ---- rounding_f8.c ---- */
 

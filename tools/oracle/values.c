@@ -204,6 +204,7 @@ weft_status oracle_probe_value(weft_probe *probe, weft_run *run, const weft_valu
 {
     oracle_record *r = (oracle_record *)probe;
     weft_status s = oracle_round(r, run, v, micro, err);
+    s = s ? s : oracle_choose(r, run, v, local, micro, err);
     if (s)
         return s;
     if (run->step + 1 == r->n_steps && r->feeds)

@@ -5,6 +5,7 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <weft/marks.h>
 
 /* ---- sizes, services, ops, kernels ---- */
 
@@ -239,19 +240,17 @@ static weft_status lower(weft_plan *p, weft_mode mode, weft_error *err)
                                 err);
 }
 
-static void fetch_computed(weft_graph *g)
+static void fetch(weft_graph *g, const weft_plan_options *o)
 {
     for (weft_node *n = g->first; n; n = n->next)
-        for (int i = 0; i < n->n_outs && n->n_ins && !weft_node_accumulates(n); i++)
-            n->outs[i]->fetch = n->scope == WEFT_MICRO_BATCH;
-}
-
-static void fetch_rounded(weft_graph *g)
-{
-    for (weft_node *n = g->first; n; n = n->next)
-        for (int i = 0; i < n->n_outs && n->n_ins; i++)
-            if (weft_dtype_is_f8(n->outs[i]->dtype) && !weft_dtype_is_f8(n->ins[0]->dtype))
-                n->outs[i]->fetch = true;
+        for (int i = 0; i < n->n_outs && n->n_ins; i++) {
+            weft_value *v = n->outs[i];
+            const bool is8 = weft_dtype_is_f8(v->dtype) && !weft_dtype_is_f8(n->ins[0]->dtype);
+            if (o->fetch_computed && !weft_node_accumulates(n))
+                v->fetch = n->scope == WEFT_MICRO_BATCH;
+            if (o->fetch_rounded && (is8 || weft_get_mark(n, WEFT_MARK_CHOOSES)))
+                v->fetch = true;
+        }
 }
 
 static weft_status build_training(weft_plan *p, const weft_plan_options *options, weft_error *err)
@@ -262,10 +261,7 @@ static weft_status build_training(weft_plan *p, const weft_plan_options *options
     const bool tokens = weft_graph_has_tokens(p->graphs[WEFT_MODE_TRAIN]);
     p->unit = tokens ? "tokens" : "samples";
     p->units = p->global_batch * (tokens ? p->seq_len : 1);
-    if (options->fetch_computed)
-        fetch_computed(p->graphs[WEFT_MODE_TRAIN]);
-    if (options->fetch_rounded)
-        fetch_rounded(p->graphs[WEFT_MODE_TRAIN]);
+    fetch(p->graphs[WEFT_MODE_TRAIN], options);
     int coord[WEFT_MAX_AXES];
     weft_mesh_coord(&p->mesh, p->rank, coord);
     s = weft_states_init(&p->states, p->graphs[WEFT_MODE_TRAIN], coord,

@@ -30,7 +30,8 @@ typedef struct weft_plan_options {
     bool train_only;        /* no evaluate and generate graphs */
     const weft_writing *write; /* only the graphs that write text, of this size: no training, no
                                   data, no optimizer; NULL: a training run */
-    bool fetch_rounded;  /* what the training graph rounds to floats of 8 bits is marked `fetch` */
+    bool
+        fetch_rounded; /* what the training graph rounds to 8 bits, or chooses, is marked `fetch` */
     bool fetch_computed; /* all that the training graph computes once of a micro-batch is marked
                             `fetch` */
     uint64_t dice;       /* tests: random legal placement */

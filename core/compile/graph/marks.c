@@ -22,6 +22,8 @@ static const struct {
     [WEFT_MARK_KEEP] = {"kept", 0, false, 1, "all ops"},
     [WEFT_MARK_EXACT] = {"exact", 0, false, 1, "products"},
     [WEFT_MARK_OF_MESH] = {"of_mesh", 0, false, 1, "all ops"},
+    [WEFT_MARK_CHOOSES] = {"chooses", 0, false, 1, "all ops"},
+    [WEFT_MARK_NO_DECAY] = {"no_decay", WEFT_OP_PARAMETER, false, 1, "parameters"},
     [WEFT_MARK_EVERY] = {"every", 0, true, INT64_MAX, "what runs once a step"},
     [WEFT_MARK_OTHERWISE] = {"otherwise", 0, true, WEFT_RULE_MAX_PARTS, "what runs once a step"},
 };
