@@ -233,7 +233,7 @@ static void elementwise(weft_dtype t)
     b = (bench){.op = "rms_norm_dw", .note = "4 x 1024 x 768"};
     IN(&b, t, 1, B, S, E), IN(&b, t, 1, B, S, E), OUT(&b, WEFT_F32, 1, E), run(&b);
     b = (bench){.op = "rope", .note = "4 x 1024 x 12 x 64"};
-    IN(&b, t, 64, B, S, E), IN(&b, WEFT_I32, 1, B, S), OUT(&b, t, 64, B, S, E), run(&b);
+    IN(&b, t, 64, B, S, E), IN(&b, WEFT_F32, 1, B, S, 64), OUT(&b, t, 64, B, S, E), run(&b);
     b = (bench){.op = "silu_mul", .note = "4 x 1024 x 2048"};
     IN(&b, t, 1, B, S, F), IN(&b, t, 1, B, S, F), OUT(&b, t, 1, B, S, F), run(&b);
     b = (bench){.op = "silu_mul_dx", .note = "4 x 1024 x 2048"};

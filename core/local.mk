@@ -187,6 +187,7 @@ weftinclude_HEADERS = \
 	include/weft/plugin.h \
 	include/weft/random.h \
 	include/weft/review.h \
+	include/weft/rope.h \
 	include/weft/service.h \
 	include/weft/store.h \
 	include/weft/weft.h

@@ -4,6 +4,7 @@
 #include "tinylm.h"
 
 #include <math.h>
+#include <weft/rope.h>
 
 /* The keys of [tinylm], filled in before create. */
 typedef struct tinylm {
@@ -60,14 +61,7 @@ static weft_value *norm(weft_graph *g, weft_value *x, weft_value *w)
     return n;
 }
 
-static weft_value *rope(weft_graph *g, weft_value *x)
-{
-    weft_value *r = weft_add2(g, "rope", NULL, x, weft_add_input(g, "positions"));
-    weft_set_real(g, r, "theta", 10000);
-    return r;
-}
-
-static weft_value *block(const tinylm *m, weft_graph *g, int64_t l, weft_value *x)
+static weft_value *block(const tinylm *m, weft_graph *g, int64_t l, weft_value *x, weft_value *turn)
 {
     const weft_init one = {WEFT_INIT_ONE, 0, 0}, in = {WEFT_INIT_NORMAL, 0.02, 0},
                     out = {WEFT_INIT_NORMAL, 0.02 / sqrt(2.0 * (double)m->layers), 0};
@@ -77,10 +71,10 @@ static weft_value *block(const tinylm *m, weft_graph *g, int64_t l, weft_value *
     weft_graph_set_parameter_prefix(g, "blocks.%lld.", (long long)l);
 
     weft_value *n = norm(g, x, weft_add_parameter(g, "norm1.weight", "embed", one));
-    weft_value *q =
-        rope(g, weft_linear(g, NULL, n, weft_add_parameter(g, "q.weight", "heads embed", in)));
-    weft_value *k =
-        rope(g, weft_linear(g, NULL, n, weft_add_parameter(g, "k.weight", "heads embed", in)));
+    weft_value *q = weft_linear(g, NULL, n, weft_add_parameter(g, "q.weight", "heads embed", in));
+    weft_value *k = weft_linear(g, NULL, n, weft_add_parameter(g, "k.weight", "heads embed", in));
+    q = weft_rope_turn(g, NULL, q, turn, 0, false);
+    k = weft_rope_turn(g, NULL, k, turn, 0, false);
     weft_value *v = weft_linear(g, NULL, n, weft_add_parameter(g, "v.weight", "heads embed", in));
     weft_value *o = weft_add(g, "attention", NULL, 7,
                              (weft_value *[]){q, k, v, index, index, segments, segments});
@@ -111,12 +105,15 @@ static void build(void *self, weft_graph *g)
     weft_graph_dim(g, "ffn", 4 * m->dim, 1);
     weft_graph_dim(g, "vocab", m->vocab, 1);
 
+    const weft_rope rope = {.pairs = m->dim / m->heads / 2, .theta = 10000};
+    weft_value *turn = weft_rope_angles(g, &rope); /* of no block, once for all */
+
     weft_graph_set_block(g, WEFT_BLOCK_EMBEDDING);
     weft_value *x = weft_add2(g, "embedding", "x", weft_add_input(g, "ids"),
                               weft_add_parameter(g, "embed.weight", "vocab embed", normal));
     weft_set_role(g, x, "residual");
     for (int64_t l = 0; l < m->layers; l++)
-        x = block(m, g, l, x);
+        x = block(m, g, l, x, turn);
     weft_graph_set_block(g, WEFT_BLOCK_HEAD);
     x = norm(g, x, weft_add_parameter(g, "norm.weight", "embed", (weft_init){WEFT_INIT_ONE, 0, 0}));
     weft_add_head(g, x, weft_add_parameter(g, "head.weight", "vocab embed", normal));

@@ -14,6 +14,7 @@
 #include <weft/hf.h>
 #include <weft/marks.h>
 #include <weft/plugin.h>
+#include <weft/rope.h>
 #include <weft/service.h>
 
 #ifdef __cplusplus
@@ -42,17 +43,15 @@ typedef struct weft_decoder_sizes {
         .name = "flavor", .type = WEFT_PARAM_CHOICE, .value = "debug", .choices = names_,          \
         .presets = presets_, .help = "the sizes that the other keys default to"                    \
     }
+#define WEFT_DECODER_LAYERS(self_, words_)                                                         \
+    {                                                                                              \
+        .name = "n_layers", WEFT_INT(self_, d.layers), .value = "flavor", .min = 1,                \
+        .max = 1 << 14, .choices = words_, .flags = WEFT_PARAM_DEPTH, .help = "transformer blocks" \
+    }
 #define WEFT_DECODER_SIZES(self_, words_, auto_words_, head_dim_help_, ffn_help_)                  \
     WEFT_DECODER_SIZE(self_, "dim", d.dim, 1, 1 << 24, words_,                                     \
                       "width of the residual stream (Hugging Face: hidden_size)"),                 \
-        {.name = "n_layers",                                                                       \
-         WEFT_INT(self_, d.layers),                                                                \
-         .value = "flavor",                                                                        \
-         .min = 1,                                                                                 \
-         .max = 1 << 14,                                                                           \
-         .choices = words_,                                                                        \
-         .flags = WEFT_PARAM_DEPTH,                                                                \
-         .help = "transformer blocks"},                                                            \
+        WEFT_DECODER_LAYERS(self_, words_),                                                        \
         WEFT_DECODER_SIZE(self_, "n_heads", d.heads, 1, 1 << 24, words_, "query heads"),           \
         WEFT_DECODER_SIZE(self_, "n_kv_heads", d.kv_heads, 1, 1 << 24, words_,                     \
                           "key and value heads; n_heads must be a multiple"),                      \
@@ -156,13 +155,20 @@ static inline double weft_block_out_std(int64_t l)
     return 0.02 / sqrt(2.0 * (double)(l + 1));
 }
 
-static inline weft_value *weft_block_norm(weft_graph *g, const char *name, weft_value *x,
-                                          const char *weight, double eps)
+/* dim: the last of x. */
+static inline weft_value *weft_block_norm_of(weft_graph *g, const char *name, weft_value *x,
+                                             const char *weight, const char *dim, double eps)
 {
-    weft_value *w = weft_add_parameter(g, weight, "embed", (weft_init){WEFT_INIT_ONE, 0, 0});
+    weft_value *w = weft_add_parameter(g, weight, dim, (weft_init){WEFT_INIT_ONE, 0, 0});
     weft_value *n = weft_add2(g, "rms_norm", name, x, w);
     weft_set_real(g, n, "eps", eps);
     return n;
+}
+
+static inline weft_value *weft_block_norm(weft_graph *g, const char *name, weft_value *x,
+                                          const char *weight, double eps)
+{
+    return weft_block_norm_of(g, name, x, weight, "embed", eps);
 }
 
 static inline weft_value *weft_block_linear(weft_graph *g, const char *name, weft_value *x,
@@ -171,18 +177,17 @@ static inline weft_value *weft_block_linear(weft_graph *g, const char *name, wef
     return weft_linear(g, name, x, weft_add_parameter(g, weight, shape, weft_block_normal(std)));
 }
 
-static inline weft_value *weft_block_rope(weft_graph *g, const char *name, weft_value *x,
-                                          const weft_decoder_sizes *d)
+/* Angles of whole heads, for all blocks. */
+static inline weft_value *weft_block_angles(weft_graph *g, const weft_decoder_sizes *d)
 {
-    weft_value *r = weft_add2(g, "rope", name, x, weft_add_input(g, "positions"));
-    weft_set_real(g, r, "theta", d->rope_theta);
-    if (d->rope_scaling) {
-        weft_set_real(g, r, "factor", d->rope_factor);
-        weft_set_real(g, r, "low", d->rope_low);
-        weft_set_real(g, r, "high", d->rope_high);
-        weft_set_real(g, r, "original", d->rope_original);
-    }
-    return r;
+    const weft_rope rope = {.pairs = d->head_dim / 2,
+                            .theta = d->rope_theta,
+                            .law = d->rope_scaling ? "llama3" : NULL,
+                            .factor = d->rope_factor,
+                            .low = d->rope_low,
+                            .high = d->rope_high,
+                            .original = d->rope_original};
+    return weft_rope_angles(g, &rope);
 }
 
 /* Every head of x over its root mean square, times a weight [head_dim]. */
@@ -195,9 +200,20 @@ static inline weft_value *weft_block_head_norm(weft_graph *g, const char *name, 
     return n;
 }
 
-/* Grouped-query attention with rotary positions. */
+/* Causal attention within each document. */
+static inline weft_value *weft_block_attend(weft_graph *g, weft_value *q, weft_value *k,
+                                            weft_value *v)
+{
+    weft_value *index = weft_add_input(g, "index"), *segments = weft_add_input(g, "segments");
+    weft_value *o = weft_add(g, "attention", "o", 7,
+                             (weft_value *[]){q, k, v, index, index, segments, segments});
+    weft_set_int(g, o, "causal", 1);
+    return o;
+}
+
+/* Grouped-query attention with rotary positions; turn: their angles. */
 static inline weft_value *weft_block_attention(weft_graph *g, const weft_decoder_sizes *d,
-                                               weft_value *x, double out_std)
+                                               weft_value *x, weft_value *turn, double out_std)
 {
     weft_value *q = weft_block_linear(g, "q", x, "self_attn.q_proj.weight", "heads embed", 0.02);
     weft_value *k = weft_block_linear(g, "k", x, "self_attn.k_proj.weight", "kv_heads embed", 0.02);
@@ -206,12 +222,9 @@ static inline weft_value *weft_block_attention(weft_graph *g, const weft_decoder
         q = weft_block_head_norm(g, "q_norm", q, "self_attn.q_norm.weight", d->norm_eps);
         k = weft_block_head_norm(g, "k_norm", k, "self_attn.k_norm.weight", d->norm_eps);
     }
-    q = weft_block_rope(g, "q_rot", q, d);
-    k = weft_block_rope(g, "k_rot", k, d);
-    weft_value *index = weft_add_input(g, "index"), *segments = weft_add_input(g, "segments");
-    weft_value *o = weft_add(g, "attention", "o", 7,
-                             (weft_value *[]){q, k, v, index, index, segments, segments});
-    weft_set_int(g, o, "causal", 1);
+    q = weft_rope_turn(g, "q_rot", q, turn, 0, false);
+    k = weft_rope_turn(g, "k_rot", k, turn, 0, false);
+    weft_value *o = weft_block_attend(g, q, k, v);
     return weft_block_linear(g, "attn", o, "self_attn.o_proj.weight", "embed heads", out_std);
 }
 
@@ -238,12 +251,16 @@ typedef struct weft_experts {
     bool of_batch;        /* balance over a micro-batch; no: over each sample */
     const char *router, *gate, *up, *down; /* names of parameters behind the prefix */
     const char *bias;                      /* of the state that is the bias */
+    bool biased;                           /* there is one, with a bias_rate of 0, too */
     int64_t shared; /* width of a feed-forward that every token goes through as well; 0: none */
     const char *shared_gate, *shared_up, *shared_down;
 } weft_experts;
 
 /* Rows of a parameter table, where the plugin's struct has a weft_experts `e`. */
 #define WEFT_EXPERTS_PARAMS(self_, balance_)                                                       \
+    WEFT_EXPERTS_LOAD(self_, balance_, "0",                                                        \
+                      "step of the bias that evens the load without a loss; 0: there is no bias")
+#define WEFT_EXPERTS_LOAD(self_, balance_, rate_, rate_help_)                                      \
     {.name = "balance",                                                                            \
      WEFT_REAL(self_, e.balance),                                                                  \
      .value = balance_,                                                                            \
@@ -258,10 +275,10 @@ typedef struct weft_experts {
                  "any number of micro-batches; batch: of each micro-batch"},                       \
         {.name = "bias_rate",                                                                      \
          WEFT_REAL(self_, e.bias_rate),                                                            \
-         .value = "0",                                                                             \
+         .value = rate_,                                                                           \
          .min = 0,                                                                                 \
          .max = 1,                                                                                 \
-         .help = "step of the bias that evens the load without a loss; 0: there is no bias"},      \
+         .help = rate_help_},                                                                      \
     {                                                                                              \
         .name = "router_z", WEFT_REAL(self_, e.z), .value = "0", .min = 0, .max = 1e3,             \
         .help = "weight of the loss that keeps the router's logits small; 0: none"                 \
@@ -426,7 +443,7 @@ static inline weft_value *weft_block_experts(weft_graph *g, const weft_experts *
     weft_set_mark(g, logits, WEFT_MARK_EXACT, 1);
     char name[96];
     snprintf(name, sizeof name, "model.layers.%lld.%s", (long long)l, e->bias);
-    weft_value *bias = e->bias_rate > 0
+    weft_value *bias = e->bias_rate > 0 || e->biased
                            ? weft_add_state(g, name, "choices", weft_graph_dtype(g),
                                             (weft_init){WEFT_INIT_ZERO, 0, 0}, WEFT_STATE_BUFFER)
                            : NULL;
@@ -458,57 +475,99 @@ static inline weft_value *weft_block_experts(weft_graph *g, const weft_experts *
 
 /* ---- a whole decoder ---- */
 
-/* Block l: the residual stream with what attention and `feed_forward` of self add to it. */
+/* Of block l, what is added to the residual stream: by its feed-forward, by attention; turn: the
+ * angles of rotary positions. */
 typedef weft_value *weft_feed_forward(const void *self, weft_graph *g, int64_t l, weft_value *x,
                                       double out_std);
+typedef weft_value *weft_attention(const void *self, weft_graph *g, weft_value *x, weft_value *turn,
+                                   double out_std);
 
-static inline weft_value *weft_decoder_block(weft_graph *g, const weft_decoder_sizes *d, int64_t l,
-                                             weft_value *x, weft_feed_forward *feed_forward,
-                                             const void *self)
+/* A decoder while it is built. */
+typedef struct weft_decoder_graph weft_decoder_graph;
+struct weft_decoder_graph {
+    weft_graph *g;
+    const weft_decoder_sizes *d;
+    weft_feed_forward *feed_forward;              /* NULL: swiglu */
+    weft_attention *attention;                    /* NULL: grouped-query, of sizes d */
+    const weft_rope *rope;                        /* NULL: that of whole heads of sizes d */
+    void (*heads)(const weft_decoder_graph *now); /* adds further heads; NULL: there are none */
+    const void *self;
+    weft_value *turn, *table, *head; /* angles, the weights of embedding and head */
+    weft_value *hidden;              /* that the head reads */
+};
+
+/* x behind block l. */
+static inline weft_value *weft_decoder_block(const weft_decoder_graph *c, int64_t l, weft_value *x)
 {
-    const double out_std = weft_block_out_std(l);
-    weft_graph_set_block(g, (int)l);
-    weft_graph_set_prefix(g, "b%lld.", (long long)l);
-    weft_graph_set_parameter_prefix(g, "model.layers.%lld.", (long long)l);
-    weft_value *n = weft_block_norm(g, "n1", x, "input_layernorm.weight", d->norm_eps);
-    weft_value *h = weft_add2(g, "add", "h", x, weft_block_attention(g, d, n, out_std));
+    weft_graph *g = c->g;
+    const double out_std = weft_block_out_std(l), eps = c->d->norm_eps;
+    weft_value *n = weft_block_norm(g, "n1", x, "input_layernorm.weight", eps);
+    weft_value *h = c->attention ? c->attention(c->self, g, n, c->turn, out_std)
+                                 : weft_block_attention(g, c->d, n, c->turn, out_std);
+    h = weft_add2(g, "add", "h", x, h);
     weft_set_role(g, h, "residual");
-    n = weft_block_norm(g, "n2", h, "post_attention_layernorm.weight", d->norm_eps);
+    n = weft_block_norm(g, "n2", h, "post_attention_layernorm.weight", eps);
     weft_value *y = weft_add2(g, "add", "y", h,
-                              feed_forward ? feed_forward(self, g, l, n, out_std)
-                                           : weft_block_swiglu(g, n, out_std));
+                              c->feed_forward ? c->feed_forward(c->self, g, l, n, out_std)
+                                              : weft_block_swiglu(g, n, out_std));
     weft_set_role(g, y, "residual");
     return y;
 }
 
-/* The graph: embedding, blocks, norm, head. feed_forward NULL: swiglu. */
+static inline void weft_decoder_dims(const weft_decoder_graph *c, int64_t n_vocab)
+{
+    const weft_decoder_sizes *d = c->d;
+    weft_graph_dim(c->g, "embed", d->dim, 1);
+    if (!c->attention) {
+        weft_graph_dim(c->g, "heads", d->heads, d->head_dim);
+        weft_graph_dim(c->g, "kv_heads", d->kv_heads, d->head_dim);
+    }
+    if (d->qk_norm)
+        weft_graph_dim(c->g, "head_dim", d->head_dim, 1);
+    weft_graph_dim(c->g, "ffn", d->ffn, 1);
+    weft_graph_dim(c->g, "vocab", n_vocab, 1);
+}
+
+/* The graph: embedding, blocks, norm, head. name: of the plugin, for messages. With an attention of
+ * its own the model declares the dims of heads. */
+static inline void weft_decoder_build_with(weft_decoder_graph *c, const weft_host *host,
+                                           const char *name)
+{
+    weft_graph *g = c->g;
+    const weft_decoder_sizes *d = c->d;
+    const weft_init head = {WEFT_INIT_TRUNC_NORMAL, 1 / sqrt((double)d->dim), 3};
+    int64_t n_vocab;
+    if (weft_vocabulary(host, name, d->vocab, &n_vocab, weft_graph_error(g)))
+        return;
+    weft_decoder_dims(c, n_vocab);
+    c->turn = c->rope ? weft_rope_angles(g, c->rope) : weft_block_angles(g, d);
+
+    weft_graph_set_block(g, WEFT_BLOCK_EMBEDDING);
+    c->table = weft_add_parameter(g, "model.embed_tokens.weight", "vocab embed",
+                                  d->tied ? head : (weft_init){WEFT_INIT_NORMAL, 1, 0});
+    weft_value *x = weft_add2(g, "embedding", "x", weft_add_input(g, "ids"), c->table);
+    weft_set_role(g, x, "residual");
+    for (int64_t l = 0; l < d->layers; l++) {
+        weft_graph_set_block(g, (int)l);
+        weft_graph_set_prefix(g, "b%lld.", (long long)l);
+        weft_graph_set_parameter_prefix(g, "model.layers.%lld.", (long long)l);
+        x = weft_decoder_block(c, l, x);
+    }
+    weft_graph_set_block(g, WEFT_BLOCK_HEAD);
+    c->hidden = weft_block_norm(g, "nf", x, "model.norm.weight", d->norm_eps);
+    c->head = d->tied ? c->table : weft_add_parameter(g, "lm_head.weight", "vocab embed", head);
+    weft_add_head(g, c->hidden, c->head);
+    if (c->heads)
+        c->heads(c);
+}
+
+/* The same with a feed-forward of the model's own, NULL: swiglu, and all else as in Llama. */
 static inline void weft_decoder_build(weft_graph *g, const weft_host *host, const char *name,
                                       const weft_decoder_sizes *d, weft_feed_forward *feed_forward,
                                       const void *self)
 {
-    int64_t n_vocab;
-    if (weft_vocabulary(host, name, d->vocab, &n_vocab, weft_graph_error(g)))
-        return;
-    weft_graph_dim(g, "embed", d->dim, 1);
-    weft_graph_dim(g, "heads", d->heads, d->head_dim);
-    weft_graph_dim(g, "kv_heads", d->kv_heads, d->head_dim);
-    if (d->qk_norm)
-        weft_graph_dim(g, "head_dim", d->head_dim, 1);
-    weft_graph_dim(g, "ffn", d->ffn, 1);
-    weft_graph_dim(g, "vocab", n_vocab, 1);
-    const weft_init head = {WEFT_INIT_TRUNC_NORMAL, 1 / sqrt((double)d->dim), 3};
-
-    weft_graph_set_block(g, WEFT_BLOCK_EMBEDDING);
-    weft_value *table = weft_add_parameter(g, "model.embed_tokens.weight", "vocab embed",
-                                           d->tied ? head : (weft_init){WEFT_INIT_NORMAL, 1, 0});
-    weft_value *x = weft_add2(g, "embedding", "x", weft_add_input(g, "ids"), table);
-    weft_set_role(g, x, "residual");
-    for (int64_t l = 0; l < d->layers; l++)
-        x = weft_decoder_block(g, d, l, x, feed_forward, self);
-    weft_graph_set_block(g, WEFT_BLOCK_HEAD);
-    x = weft_block_norm(g, "nf", x, "model.norm.weight", d->norm_eps);
-    weft_add_head(g, x,
-                  d->tied ? table : weft_add_parameter(g, "lm_head.weight", "vocab embed", head));
+    weft_decoder_graph c = {.g = g, .d = d, .feed_forward = feed_forward, .self = self};
+    weft_decoder_build_with(&c, host, name);
 }
 
 #ifdef __cplusplus

@@ -97,6 +97,10 @@ typedef weft_status cpu_launch(const weft_call *call, weft_error *err);
     OP(layer_norm)                                                                                 \
     OP(layer_norm_dx)                                                                              \
     OP(layer_norm_dw)                                                                              \
+    OP(head_part)                                                                                  \
+    OP(head_place)                                                                                 \
+    OP(head_join)                                                                                  \
+    OP(head_sum)                                                                                   \
     OP(rope)                                                                                       \
     OP(rope_dx)                                                                                    \
     OP(embedding)                                                                                  \

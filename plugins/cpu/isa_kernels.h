@@ -4,6 +4,7 @@
 #include "isa.h"
 
 #include "elementwise.h"
+#include "heads.h"
 #include "loss.h"
 #include "norm.h"
 #include "rope.h"

@@ -9,7 +9,7 @@ static bool accepts_rope(const weft_call *call)
 {
     const weft_tensor *x = &call->ins[0];
     int64_t d = x->grain[x->n_dims - 1];
-    return d >= 2 && d % 2 == 0 && d <= CPU_MAX_ROPE && x->size[x->n_dims - 1] % d == 0;
+    return d <= CPU_MAX_ROPE && x->size[x->n_dims - 1] % d == 0;
 }
 
 /* Bytes are moved, never converted. */
@@ -180,8 +180,12 @@ const weft_kernel cpu_kernels[] = {
     VECTOR(layer_norm_dx, true, "hhh>h"),
     ROW_SUM(layer_norm_dw, "hh>h"),
     ROW_SUM(bias_dw, "h>h"),
-    IF(rope, true, "hi>h", accepts_rope),
-    IF(rope_dx, true, "hi>h", accepts_rope),
+    VECTOR(head_part, true, "h>h"),
+    VECTOR(head_place, true, "h>h"),
+    VECTOR(head_join, true, "h>h"),
+    VECTOR(head_sum, true, "h>h"),
+    IF(rope, true, "hf>h", accepts_rope),
+    IF(rope_dx, true, "hf>h", accepts_rope),
     VECTOR(embedding, true, "ih>h"),
     VECTOR(embedding_dw, true, "ih>f"),
     VECTOR(attention_merge, false, "hfhf>hf"),

@@ -54,13 +54,6 @@ enum { PRIORITY = 10 };
 #define SUM(name_, types_)    WORKING(name_, true, types_, cuda_sum_workspace, cuda_sum_launch)
 #define SCALAR(name_, types_) KERNEL(name_, true, types_, cuda_scalar_launch)
 
-#define ROPE(name_)                                                                                \
-    {                                                                                              \
-        HEAD(name_, true), .types = "hi>h", .accepts = cuda_rope_accepts,                          \
-                           .prepare = cuda_rope_prepare, .release = weft_free,                     \
-                           .launch = cuda_rope_launch                                              \
-    }
-
 #define PRODUCT(name_)                                                                             \
     {                                                                                              \
         HEAD(name_, true), .accepts = cuda_product_accepts, .workspace = cuda_product_workspace,   \
@@ -122,8 +115,10 @@ const weft_kernel cuda_kernels[] = {
     NORM(layer_norm_dx, "hhh>h"),
     COLUMNS(layer_norm_dw, "hh>h"),
     COLUMNS(bias_dw, "h>h"),
-    ROPE(rope),
-    ROPE(rope_dx),
+    {HEAD(angles, true), .types = "i>f", .accepts = cuda_angles_accepts,
+     .prepare = cuda_angles_prepare, .release = weft_free, .launch = cuda_angles_launch},
+    IF(rope, true, "hf>h", cuda_rope_accepts, cuda_rope_launch),
+    IF(rope_dx, true, "hf>h", cuda_rope_accepts, cuda_rope_launch),
     KERNEL(embedding, true, "ih>h", cuda_embedding_launch),
     WORKING(embedding_dw, true, "ih>f", cuda_embedding_workspace, cuda_embedding_dw_launch),
     KERNEL(take, true, "hi>h", cuda_rows_launch),

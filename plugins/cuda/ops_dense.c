@@ -2,8 +2,8 @@
 /* Launches of element-wise ops, norms, rope and copies. */
 #include "gpu.h"
 
-#include <math.h>
 #include <string.h>
+#include <weft/rope.h>
 
 /* ---- element-wise ---- */
 
@@ -157,54 +157,59 @@ weft_status cuda_norm_dw_launch(const weft_call *call, weft_error *err)
 
 /* ---- rope ---- */
 
-bool cuda_rope_accepts(const weft_call *call)
+bool cuda_angles_accepts(const weft_call *call)
 {
-    const weft_tensor *x = &call->ins[0];
-    int64_t d = x->grain[x->n_dims - 1];
-    return d >= 2 && d % 2 == 0 && d / 2 <= CUDA_MOST_HALF && x->size[x->n_dims - 1] % d == 0;
-}
-
-/* As the plain kernel: Llama 3.1 slows long waves down. */
-static double stretched(const weft_call *call, double frequency)
-{
-    double factor = weft_call_real(call, "factor"), original = weft_call_real(call, "original");
-    double low = weft_call_real(call, "low"), high = weft_call_real(call, "high");
-    double turns = original * frequency / (2.0 * M_PI);
-    if (factor == 0.0 || turns >= high)
-        return frequency;
-    if (turns < low)
-        return frequency / factor;
-    double keep = (turns - low) / (high - low);
-    return frequency * (keep + (1.0 - keep) / factor);
+    return weft_call_int(call, "pairs") <= CUDA_MOST_PAIRS;
 }
 
 /* The state is the launch's arguments but for what each call has of its own. */
-weft_status cuda_rope_prepare(const weft_call *call, void **state, weft_error *err)
+weft_status cuda_angles_prepare(const weft_call *call, void **state, weft_error *err)
 {
-    const weft_tensor *x = &call->ins[0];
-    const int64_t d = x->grain[x->n_dims - 1];
-    const double sign = strcmp(call->op->name, "rope_dx") == 0 ? -1.0 : 1.0,
-                 theta = weft_call_real(call, "theta");
-    cuda_rope_args *a = *state = weft_alloc_zero(1, sizeof *a);
+    const weft_rope r = weft_rope_of(call);
+    cuda_angles_args *a = *state = weft_alloc_zero(1, sizeof *a);
     if (!a)
         return weft_fail_memory(err);
-    a->rows = cuda_rows(x);
-    a->width = cuda_width(x);
-    a->half = (int32_t)(d / 2);
-    a->heads = (int32_t)(cuda_width(x) / d);
-    for (int i = 0; i < a->half; i++)
-        a->frequency[i] = sign * stretched(call, pow(theta, -2.0 * (double)i / (double)d));
+    a->rows = weft_tensor_count(&call->ins[0]);
+    a->pairs = (int32_t)r.pairs;
+    a->scale = (float)r.scale;
+    for (int i = 0; i < a->pairs; i++)
+        a->frequency[i] = weft_rope_frequency(&r, i);
     return WEFT_OK;
+}
+
+weft_status cuda_angles_launch(const weft_call *call, weft_error *err)
+{
+    cuda_angles_args a = *(const cuda_angles_args *)call->state;
+    a.positions = cuda_view_of(&call->ins[0]);
+    a.out = cuda_view_of(&call->outs[0]);
+    a.accumulate = call->accumulate;
+    return cuda_launch(call->queue, CUDA_KERNEL_angles, &a,
+                       cuda_chunk_blocks(a.rows * ((a.pairs + 7) / 8) * 8), err);
+}
+
+bool cuda_rope_accepts(const weft_call *call)
+{
+    const weft_tensor *x = &call->ins[0];
+    return x->size[x->n_dims - 1] % x->grain[x->n_dims - 1] == 0;
 }
 
 weft_status cuda_rope_launch(const weft_call *call, weft_error *err)
 {
-    cuda_rope_args a = *(const cuda_rope_args *)call->state;
-    a.x = cuda_view_of(&call->ins[0]);
-    a.positions = cuda_view_of(&call->ins[1]);
-    a.out = cuda_view_of(&call->outs[0]);
-    a.accumulate = call->accumulate;
-    int64_t blocks = cuda_chunk_blocks(a.rows * ((a.half + 7) / 8) * 8);
+    const weft_tensor *x = &call->ins[0];
+    cuda_rope_args a = {
+        .x = cuda_view_of(x),
+        .turn = cuda_view_of(&call->ins[1]),
+        .out = cuda_view_of(&call->outs[0]),
+        .rows = cuda_rows(x),
+        .width = (int32_t)x->grain[x->n_dims - 1],
+        .first = (int32_t)weft_call_int(call, "first"),
+        .pairs = (int32_t)(cuda_width(&call->ins[1]) / 2),
+        .neighbours = weft_call_int(call, "neighbours") != 0,
+        .accumulate = call->accumulate,
+        .sign = strcmp(call->op->name, "rope_dx") == 0 ? -1.0f : 1.0f,
+    };
+    a.heads = (int32_t)(cuda_width(x) / a.width);
+    int64_t blocks = cuda_chunk_blocks(a.rows * ((a.pairs + 7) / 8) * 8);
     /* Few rows: heads are shared out, too. */
     int64_t by_head = blocks < 512 ? (a.heads < 8 ? a.heads : 8) : 1;
     return cuda_launch_grid(call->queue, CUDA_KERNEL_rope, &a,

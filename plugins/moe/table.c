@@ -200,7 +200,7 @@ static void learn(weft_graph *g, const weft_node *assign)
 {
     const weft_node *route = source_of(assign->ins[0], &moe_route)->node;
     const double rate = weft_node_real(route, "bias_rate");
-    if (route->op != &moe_route || route->n_ins < 2 || rate <= 0)
+    if (route->op != &moe_route || route->n_ins < 2)
         return;
     weft_value *bias = source_of(route->ins[1], NULL);
     weft_value *next = weft_add2(g, "bias_step", NULL, bias, load_of(assign));

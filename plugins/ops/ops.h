@@ -12,9 +12,10 @@
     X(embedding) X(embedding_dw) \
     X(linear) X(linear_dx) X(linear_dw) X(linear_each) X(linear_each_dx) X(linear_each_dw) \
     X(add_bias) X(bias_dw) X(scale) X(take) \
+    X(head_part) X(head_place) X(head_join) X(head_sum) \
     X(rms_norm) X(rms_norm_dx) X(rms_norm_dw) X(head_norm) X(head_norm_dx) X(head_norm_dw) \
     X(layer_norm) X(layer_norm_dx) X(layer_norm_dw) \
-    X(rope) X(rope_dx) X(attention) X(attention_dx) \
+    X(angles) X(rope) X(rope_dx) X(attention) X(attention_dx) \
     X(attention_merge) X(cache) \
     X(silu_mul) X(silu_mul_dx) X(gelu) X(gelu_dx) \
     X(chunk) X(unchunk) \

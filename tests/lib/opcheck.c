@@ -202,6 +202,8 @@ weft_status opcheck_infer(opcheck_use *u, weft_pool *pool, weft_error *err)
     fake(f, u);
     if ((status = weft_rule_of_node(&f->node, false, &u->rule, err)))
         return status;
+    for (int r = 0; r < u->n_outs; r++) /* as the core does where no operand has floats */
+        f->node.outs[r]->dtype = WEFT_F64;
     if (!u->op->infer || u->op->flags & WEFT_OP_SOURCE)
         infer_by_rule(f, u);
     else if ((status = u->op->infer(NULL, &f->node, err)))

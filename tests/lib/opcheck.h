@@ -9,7 +9,7 @@
 
 #include "compile/graph/rule.h"
 
-enum { OPCHECK_INS = 12, OPCHECK_OUTS = 8, OPCHECK_ATTRS = 6 };
+enum { OPCHECK_INS = 12, OPCHECK_OUTS = 8, OPCHECK_ATTRS = 8 };
 
 /* An operand is written "f batch=2 seq=3 heads=8/4": a kind, then dims name=size[/grain]. Kinds: f
  * normal numbers, p positive ones; integers: iN below N, lN from -1 to N - 1, nK K, K + 1, ... , mN

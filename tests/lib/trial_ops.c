@@ -161,24 +161,57 @@ void trial_test_sums(void **state)
     }
 }
 
-void trial_test_rope(void **state)
+/* Where the plain kernel is the only one, it needs no trial. */
+static bool has_kernel(const char *op)
 {
-    (void)state;
-    EACH(name, op, "rope", "rope_dx")
-    EACH(int64_t, d, 2, 64, 512)
+    const weft_kernel *k = machine.kernels;
+    while (k->op && strcmp(k->op, op) != 0)
+        k++;
+    return k->op != NULL;
+}
+
+static void test_angles(void)
+{
+    EACH(int64_t, pairs, 1, 21, 32, 256)
     EACH(int64_t, far, 1, 5000, 2000000)
-    for (int options = 0; options < 4; options++) {
+    EACH(name, law, "", "llama3", "yarn")
+    {
         SAMPLE;
         trial t;
-        trial_init(&t, op);
+        trial_init(&t, "angles");
+        trial_int(&t, "pairs", pairs);
         trial_real(&t, "theta", 500000.0);
-        trial_real(&t, "factor", options & 1 ? 8.0 : 0.0);
+        trial_real(&t, "scale", 1.25);
+        trial_text(&t, "law", law);
+        trial_real(&t, "factor", 8.0);
         trial_real(&t, "low", 1.0);
         trial_real(&t, "high", 4.0);
         trial_int(&t, "original", 8192);
-        tensor_heads(trial_in(&t, halves[options >> 1], 1, SIZES(2, 11, 3 * d)), d, 0, 3 * d);
         tensor_ints(trial_in(&t, WEFT_I32, 2, SIZES(2, 11)), 3, 0, far);
-        tensor_heads(trial_out(&t, halves[options >> 1], SIZES(2, 11, 3 * d)), d, 0, 3 * d);
+        trial_out(&t, WEFT_F32, SIZES(2, 11, 2 * pairs));
+        trial_check(&t);
+    }
+}
+
+void trial_test_rope(void **state)
+{
+    (void)state;
+    if (has_kernel("angles"))
+        test_angles();
+    EACH(name, op, "rope", "rope_dx")
+    EACH(int64_t, d, 2, 38, 64, 512)
+    EACH(int64_t, first, 0, 1, 8)
+    for (int options = 0; options < 4; options++) {
+        const int64_t pairs = (d - (d > 8 ? 2 * first : 0)) / 2;
+        const weft_dtype dtype = halves[options >> 1];
+        SAMPLE;
+        trial t;
+        trial_init(&t, op);
+        trial_int(&t, "first", d > 8 ? first : 0);
+        trial_int(&t, "neighbours", options & 1);
+        tensor_heads(trial_in(&t, dtype, 1, SIZES(2, 11, 3 * d)), d, 0, 3 * d);
+        trial_in(&t, WEFT_F32, 2, SIZES(2, 11, 2 * pairs));
+        tensor_heads(trial_out(&t, dtype, SIZES(2, 11, 3 * d)), d, 0, 3 * d);
         trial_check(&t);
     }
 }

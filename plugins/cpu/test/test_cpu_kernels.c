@@ -29,9 +29,9 @@ static bool has_kernel(const char *op)
 
 static void test_every_op_has_a_kernel(void **state)
 {
-    /* Single numbers, what lowering replaces, where maxima begin, once a step. */
-    static const char *const plain_only[] = {"constant", "reciprocal",   "sqrt",  "clip",
-                                             "gather",   "redistribute", "lowest"};
+    /* Single numbers, what lowering replaces, where maxima begin, once a step or a micro-batch. */
+    static const char *const plain_only[] = {"constant", "reciprocal",   "sqrt",   "clip",
+                                             "gather",   "redistribute", "lowest", "angles"};
     (void)state;
     for (const weft_op *const *o = standard_ops(); *o; o++) {
         bool expected = !((*o)->flags & WEFT_OP_SOURCE);
@@ -138,6 +138,42 @@ static void test_norms_of_heads(void **state)
     }
 }
 
+/* ---- parts of heads ---- */
+
+static void heads_of(const char *op, int64_t rows, int64_t heads, int64_t width, int64_t whole,
+                     weft_dtype dtype)
+{
+    const bool sums = strcmp(op, "head_sum") == 0, joins = strcmp(op, "head_join") == 0,
+               takes = sums || strcmp(op, "head_part") == 0;
+    const int64_t in = takes ? whole : width, out = takes ? width : whole;
+    trial t;
+    trial_init(&t, op);
+    trial_int(&t, "first", sums || joins ? 0 : (whole - width) / 2);
+    trial_int(&t, "width", width);
+    trial_int(&t, "whole", whole);
+    tensor_heads(trial_in(&t, dtype, 1, SIZES(2, rows, heads * in)), in, 0, heads * in);
+    if (joins || sums)
+        trial_in(&t, dtype, 2, SIZES(2, rows, whole - width));
+    if (sums)
+        trial_out(&t, dtype, SIZES(2, rows, whole - width));
+    else
+        tensor_heads(trial_out(&t, dtype, SIZES(2, rows, heads * out)), out, 0, heads * out);
+    trial_check(&t);
+}
+
+static void test_parts_of_heads(void **state)
+{
+    (void)state;
+    EACH(name, op, "head_part", "head_place", "head_join", "head_sum")
+    EACH(int64_t, rows, 0, 1, 35)
+    EACH(int64_t, heads, 1, 5)
+    EACH(int64_t, width, 1, 16, 513)
+    for (int half = 0; half < 2; half++) {
+        heads_of(op, rows, heads, width, width + 6, half ? WEFT_BF16 : WEFT_F32);
+        heads_of(op, rows, heads, width, 2 * width + 520, half ? WEFT_BF16 : WEFT_F32);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -146,6 +182,7 @@ int main(void)
         cmocka_unit_test(test_exp_is_within_two_ulp),
         TRIAL_OPS,
         cmocka_unit_test(test_norms_of_heads),
+        cmocka_unit_test(test_parts_of_heads),
     };
     return cmocka_run_group_tests_name("cpu_kernels", tests, NULL, NULL);
 }

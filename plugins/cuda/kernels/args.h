@@ -9,7 +9,7 @@ enum {
     CUDA_THREADS = 256,    /* of a block, but for attention */
     CUDA_MOST_INS = 8,     /* operands of a sum */
     CUDA_MOST_DIMS = 6,    /* of a move */
-    CUDA_MOST_HALF = 256,  /* rope: pairs of a head */
+    CUDA_MOST_PAIRS = 256, /* angles: pairs of a head */
     CUDA_PARTS = 128,      /* sums over rows are made in this many parts, whatever the GPU */
     CUDA_SUM_BLOCKS = 256, /* sums of all elements: the same */
     CUDA_COLUMNS = 256,    /* sums over rows: columns of a block */
@@ -48,11 +48,21 @@ typedef struct cuda_columns_args {
     int32_t accumulate;
 } cuda_columns_args;
 
+/* Cosines, then sines, of a row's position times each pair's frequency. */
+typedef struct cuda_angles_args {
+    cuda_view positions, out;
+    int64_t rows;
+    int32_t pairs, accumulate;
+    float scale;
+    double frequency[CUDA_MOST_PAIRS];
+} cuda_angles_args;
+
+/* Of each head, `width` elements, `pairs` from element `first` on turn. */
 typedef struct cuda_rope_args {
-    cuda_view x, positions, out;
-    int64_t rows, width;
-    int32_t half, heads, accumulate;
-    double frequency[CUDA_MOST_HALF]; /* of a pair, signed */
+    cuda_view x, turn, out;
+    int64_t rows;
+    int32_t width, heads, first, pairs, neighbours, accumulate;
+    float sign;
 } cuda_rope_args;
 
 /* first [vocabulary] and next [tokens]: the chain of tokens that share an id, in order. */

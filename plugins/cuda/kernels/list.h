@@ -82,6 +82,7 @@
     X(quantise, f8_scale, 256)                                                                     \
     X(quantise, f8_history, 32)                                                                    \
     X(quantise, quantise, 256)                                                                     \
+    X(rope, angles, 256)                                                                           \
     X(rope, rope, 256)                                                                             \
     X(rows, take, 256)                                                                             \
     X(rows, cache, 256)                                                                            \

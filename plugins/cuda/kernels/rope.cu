@@ -1,34 +1,94 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Rotary positions. A thread turns 8 neighbouring pairs of every head of a row, whose angles all
- * heads share. Angles are made in f64: positions go to 10^6, and f32 has 7 digits. */
+/* Rotary positions: the angles of every position, and heads turned by them. */
 #include "kernel.h"
 
-WEFT_KERNEL(rope, cuda_rope_args, CUDA_THREADS)
+/* A thread makes 8 neighbouring pairs of a row. Angles are made in f64: positions go to 10^6, and
+ * f32 has 7 digits. */
+WEFT_KERNEL(angles, cuda_angles_args, CUDA_THREADS)
 {
-    int64_t chunks = (a.half + 7) / 8, all = a.rows * chunks;
+    int64_t chunks = (a.pairs + 7) / 8, all = a.rows * chunks;
     for (int64_t t = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; t < all;
          t += (int64_t)gridDim.x * blockDim.x) {
-        int64_t row = t / chunks, i = 8 * (t % chunks);
+        int64_t row = t / chunks, i = 8 * (t % chunks), at = row * 2 * a.pairs;
         float c[8], s[8];
         double position = (double)get_int(a.positions, row);
         EACH8(k)
         {
-            double angle = i + k < a.half ? position * a.frequency[i + k] : 0.0;
+            double angle = i + k < a.pairs ? position * a.frequency[i + k] : 0.0;
             double turns = angle * 0.15915494309189533577;
             sincospif((float)(2.0 * (turns - rint(turns))), &s[k], &c[k]);
+            c[k] *= a.scale;
+            s[k] *= a.scale;
         }
+        store8_or_add(a.out, at + i, at + a.pairs, c, a.accumulate);
+        at += a.pairs;
+        store8_or_add(a.out, at + i, at + a.pairs, s, a.accumulate);
+    }
+}
+
+/* What does not turn: elements [from, to) of a head, in chunks of 8 that `of` threads share. */
+static __device__ inline void keep(const cuda_rope_args &a, int64_t from, int64_t to, int64_t i,
+                                   int64_t of)
+{
+    for (int64_t e = from + 8 * i; e < to; e += 8 * of) {
+        float x[8];
+        load8(a.x, e, to, x);
+        store8_or_add(a.out, e, to, x, a.accumulate);
+    }
+}
+
+/* Pairs x, y of 8. */
+static __device__ inline void turn8(float x[8], float y[8], const float c[8], const float s[8])
+{
+    EACH8(k)
+    {
+        float to_x = x[k] * c[k] - y[k] * s[k];
+        y[k] = x[k] * s[k] + y[k] * c[k];
+        x[k] = to_x;
+    }
+}
+
+/* A thread turns 8 neighbouring pairs of every head of a row, whose angles all heads share. */
+WEFT_KERNEL(rope, cuda_rope_args, CUDA_THREADS)
+{
+    int64_t chunks = (a.pairs + 7) / 8, all = a.rows * chunks;
+    for (int64_t t = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; t < all;
+         t += (int64_t)gridDim.x * blockDim.x) {
+        int64_t row = t / chunks, i = 8 * (t % chunks), turn = row * 2 * a.pairs + i;
+        float c[8], s[8];
+        load8(a.turn, turn, turn - i + a.pairs, c);
+        load8(a.turn, turn + a.pairs, turn - i + 2 * a.pairs, s);
+        EACH8(k) s[k] *= a.sign;
         for (int h = (int)blockIdx.y; h < a.heads; h += (int)gridDim.y) {
-            float x[8], y[8], to_x[8], to_y[8];
-            int64_t at = row * a.width + (int64_t)h * 2 * a.half, middle = at + a.half;
-            load8(a.x, at + i, middle, x);
-            load8(a.x, middle + i, middle + a.half, y);
+            float x[8], y[8];
+            int64_t at = (row * a.heads + h) * (int64_t)a.width, first = at + a.first,
+                    middle = first + a.pairs, end = middle + a.pairs;
+            keep(a, at, first, t % chunks, chunks);
+            keep(a, end, at + a.width, t % chunks, chunks);
+            if (!a.neighbours) {
+                load8(a.x, first + i, middle, x);
+                load8(a.x, middle + i, end, y);
+                turn8(x, y, c, s);
+                store8_or_add(a.out, first + i, middle, x, a.accumulate);
+                store8_or_add(a.out, middle + i, end, y, a.accumulate);
+                continue;
+            }
+            float low[8], high[8];
+            load8(a.x, first + 2 * i, end, low);
+            load8(a.x, first + 2 * i + 8, end, high);
             EACH8(k)
             {
-                to_x[k] = x[k] * c[k] - y[k] * s[k];
-                to_y[k] = x[k] * s[k] + y[k] * c[k];
+                x[k] = k < 4 ? low[2 * (k & 3)] : high[2 * (k & 3)];
+                y[k] = k < 4 ? low[2 * (k & 3) + 1] : high[2 * (k & 3) + 1];
             }
-            store8_or_add(a.out, at + i, middle, to_x, a.accumulate);
-            store8_or_add(a.out, middle + i, middle + a.half, to_y, a.accumulate);
+            turn8(x, y, c, s);
+            EACH8(k)
+            {
+                low[k] = k & 1 ? y[k / 2] : x[k / 2];
+                high[k] = k & 1 ? y[4 + k / 2] : x[4 + k / 2];
+            }
+            store8_or_add(a.out, first + 2 * i, end, low, a.accumulate);
+            store8_or_add(a.out, first + 2 * i + 8, end, high, a.accumulate);
         }
     }
 }

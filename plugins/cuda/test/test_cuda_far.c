@@ -153,10 +153,10 @@ static void test_heads(void **state)
     trial t;
     (void)state;
     trial_init(&t, "rope");
-    trial_real(&t, "theta", 1e4);
     tensor_heads(in(&t, WEFT_BF16, SIZES(1, ROWS, HEADS * D)), D, 0, HEADS * D);
     set_last(&t.ins[0], 3);
-    in(&t, WEFT_I32, SIZES(1, ROWS));
+    in(&t, WEFT_F32, SIZES(1, ROWS, D));
+    weft_tensor_set(&t.ins[1], last_of(&t.ins[1]) - D / 2, 1); /* the last cosine */
     tensor_heads(out(&t, WEFT_BF16, SIZES(1, ROWS, HEADS * D)), D, 0, HEADS * D);
     run(&t, 3);
     trial_init(&t, "repeat_kv");

@@ -22,6 +22,10 @@
     {                                                                                              \
         .key = k, .kind = WEFT_ATTR_REAL, .r = x                                                   \
     }
+#define LAW(x)                                                                                     \
+    {                                                                                              \
+        .key = "law", .kind = WEFT_ATTR_TEXT, .text = x                                            \
+    }
 
 /* clang-format off */
 static const opcheck_case cases[] = {
@@ -63,12 +67,19 @@ static const opcheck_case cases[] = {
     {"rms_norm", {"f b=2 x=2 s=3 e=5", "f e=5"}, 0, {REAL("eps", 1e-5)}},
     {"rms_norm", {"f r=6 e=5", "f e=5"}, 0, {REAL("eps", 1e-5)}},
     {"layer_norm", {"f r=4 e=5", "f e=5", "f e=5"}, 0, {REAL("eps", 1e-5)}},
-    {"rope", {"f b=2 x=2 s=3 h=8/4", "i50 b=2 x=2 s=3"}, 0, {REAL("theta", 10000)}},
+    {"rope", {"f b=2 x=2 s=3 h=8/4", "f b=2 x=2 s=3 p=4"}, 0, {{0}}},
     {"embedding", {"i7 r=5", "f v=7 e=3"}, 0, {{0}}},
     {"sumexp", {"f r=3 v=4", "f r=3"}, 0, {{0}}},
     {"pick", {"f b=2 x=2 s=3 v=4", "l4 b=2 x=2 s=3"}, 0, {{0}}},
-    {"rope", {"f b=2 s=3 h=8/4", "i50 b=2 s=3"}, 0, {REAL("theta", 10000)}},
-    {"rope", {"f b=1 s=5 h=18/6", "n0 b=1 s=5"}, 0, {REAL("theta", 100), REAL("factor", 8), REAL("low", 1), REAL("high", 4), REAL("original", 64)}},
+    {"rope", {"f b=2 s=3 h=8/4", "f b=2 s=3 p=4"}, 0, {INT("neighbours", 1)}},
+    {"rope", {"f b=1 s=5 h=18/6", "f b=1 s=5 p=4"}, 0, {INT("first", 2)}},
+    {"rope", {"f b=1 s=4 h=14/7", "f b=1 s=4 p=4"}, 0, {INT("first", 1), INT("neighbours", 1)}},
+    {"head_part", {"f b=2 s=3 h=15/5"}, 0, {INT("first", 1), INT("width", 3), INT("whole", 5)}},
+    {"head_part", {"f s=4 h=8/4"}, 0, {INT("first", 2), INT("width", 2), INT("whole", 4)}},
+    {"head_place", {"f b=2 s=3 h=6/2"}, 0, {INT("first", 0), INT("width", 2), INT("whole", 3)}},
+    {"head_join", {"f b=2 s=3 h=6/2", "f b=2 s=3 r=3"}, 0, {INT("width", 2), INT("whole", 5)}},
+    {"angles", {"i50 b=2 s=3"}, 0, {INT("pairs", 3), REAL("theta", 10000), REAL("scale", 1)}},
+    {"angles", {"n0 b=1 s=5"}, 0, {INT("pairs", 3), REAL("theta", 100), REAL("scale", 0.5), LAW("llama3"), REAL("factor", 8), REAL("low", 1), REAL("high", 4), REAL("original", 64)}},
     /* multi-head; grouped; cut heads; causality from a permuted index; rows that see nothing; segments; not causal */
     {"attention", {"f b=1 q=4 h=6/2", "f b=1 k=5 h=6/2", "f b=1 k=5 h=6/2", "n1 q=4", "n0 k=5", "i1 b=1 q=4", "i1 b=1 k=5"}, 2, {INT("causal", 1)}},
     {"attention", {"f b=2 q=3 h=8/2", "f b=2 k=3 h=4/2", "f b=2 k=3 h=4/2", "m3 q=3", "m3 k=3", "g b=2 q=3", "g b=2 k=3"}, 2, {{0}}},
@@ -315,44 +326,86 @@ static void attention_is_safe(void **state)
     finish(f);
 }
 
-/* Five numbers, computed with 50 digits elsewhere: frequency by frequency, long waves slowed by 8,
- * short ones kept. */
-static void rope_turns_as_llama3(void **state)
+/* What pair i of `angles` at position 1 is to be turned by, times scale. */
+static void turns_by(const opcheck_case *c, int pairs, const double *angle, double scale)
 {
-    static const opcheck_case c = {"rope",
-                                   {"f b=1 s=1 h=6/6", "n1 b=1 s=1"},
-                                   0,
-                                   {REAL("theta", 500000), REAL("factor", 8), REAL("low", 1),
-                                    REAL("high", 4), REAL("original", 8192)}};
-    double angle[3] = {1.0, 0.0, 0.0};
-    fixture *f = start(&c);
-    (void)state;
-    set_all(&f->use.ins[0], (const double[]){1, 1, 1, 0, 0, 0});
-    angle[1] = 1.0 / cbrt(500000.0);     /* wave of 499 positions: kept */
-    angle[2] = 1.0 / cbrt(2.5e11) / 8.0; /* wave of 39582 positions, beyond 8192: slowed */
+    fixture *f = start(c);
     opcheck_run(&f->use, false);
-    for (int i = 0; i < 3; i++) {
-        assert_true(fabs(weft_tensor_get(&f->use.outs[0], i) - cos(angle[i])) < 1e-14);
-        assert_true(fabs(weft_tensor_get(&f->use.outs[0], i + 3) - sin(angle[i])) < 1e-14);
+    for (int i = 0; i < pairs; i++) {
+        assert_true(fabs(weft_tensor_get(&f->use.outs[0], i) - scale * cos(angle[i])) < 1e-14);
+        assert_true(fabs(weft_tensor_get(&f->use.outs[0], i + pairs) - scale * sin(angle[i])) <
+                    1e-14);
     }
     finish(f);
 }
 
-static void rope_blends_between(void **state)
+/* Frequency by frequency, long waves slowed by 8, short ones kept. */
+static void angles_are_llama3s(void **state)
+{
+    static const opcheck_case c = {"angles",
+                                   {"n1 b=1 s=1"},
+                                   0,
+                                   {INT("pairs", 3), REAL("theta", 500000), REAL("scale", 1),
+                                    LAW("llama3"), REAL("factor", 8), REAL("low", 1),
+                                    REAL("high", 4), REAL("original", 8192)}};
+    const double angle[3] = {1.0, 1.0 / cbrt(500000.0), /* wave of 499 positions: kept */
+                             1.0 / cbrt(2.5e11) / 8.0}; /* of 39582, beyond 8192: slowed */
+    (void)state;
+    turns_by(&c, 3, angle, 1);
+}
+
+static void angles_blend_between(void **state)
 {
     /* one frequency, 1: with original = 2 pi * 2.5 it turns 2.5 times, half way between low 1 and
      * high 4 */
-    static const opcheck_case c = {"rope",
-                                   {"f b=1 s=1 h=2/2", "n1 b=1 s=1"},
+    static const opcheck_case c = {"angles",
+                                   {"n1 b=1 s=1"},
                                    0,
-                                   {REAL("theta", 10000), REAL("factor", 8), REAL("low", 1),
+                                   {INT("pairs", 1), REAL("theta", 10000), REAL("scale", 1),
+                                    LAW("llama3"), REAL("factor", 8), REAL("low", 1),
                                     REAL("high", 4), REAL("original", 15.707963267948966)}};
-    fixture *f = start(&c);
+    const double angle[1] = {0.5 + 0.5 / 8};
     (void)state;
-    set_all(&f->use.ins[0], (const double[]){1, 0});
-    opcheck_run(&f->use, false);
-    assert_true(fabs(weft_tensor_get(&f->use.outs[0], 1) - sin(0.5 + 0.5 / 8)) < 1e-14);
-    finish(f);
+    turns_by(&c, 1, angle, 1);
+}
+
+/* DeepSeek-V3's: pair 10 is the last that turns 32 times in 4096 positions, pair 23 the first that
+ * turns less than once: pairs up to 10 are kept, from 23 on slowed by 40, between in a line. */
+static void angles_are_yarns(void **state)
+{
+    static const opcheck_case c = {"angles",
+                                   {"n1 b=1 s=1"},
+                                   0,
+                                   {INT("pairs", 32), REAL("theta", 10000), REAL("scale", 1.5),
+                                    LAW("yarn"), REAL("factor", 40), REAL("low", 1),
+                                    REAL("high", 32), REAL("original", 4096)}};
+    double angle[32];
+    (void)state;
+    for (int i = 0; i < 32; i++) {
+        const double kept = i <= 10 ? 1 : i >= 23 ? 0 : (23 - i) / 13.0;
+        angle[i] = pow(10000, -i / 32.0) * (kept + (1 - kept) / 40);
+    }
+    turns_by(&c, 32, angle, 1.5);
+}
+
+/* Elements 1 to 4 turn, by a quarter and by half a turn. */
+static void rope_turns_what_it_is_told(void **state)
+{
+    static const opcheck_case c[] = {
+        {"rope", {"f b=1 s=1 h=6/6", "f b=1 s=1 p=4"}, 0, {INT("first", 1)}},
+        {"rope", {"f b=1 s=1 h=6/6", "f b=1 s=1 p=4"}, 0, {INT("first", 1), INT("neighbours", 1)}}};
+    static const double x[] = {9, 1, 2, 3, 4, 8}, turn[] = {0, -1, 1, 0},
+                        y[2][6] = {{9, -3, -2, 1, -4, 8}, {9, -2, 1, -3, -4, 8}};
+    (void)state;
+    for (int k = 0; k < 2; k++) {
+        fixture *f = start(&c[k]);
+        set_all(&f->use.ins[0], x);
+        set_all(&f->use.ins[1], turn);
+        opcheck_run(&f->use, false);
+        for (int i = 0; i < 6; i++)
+            assert_true(weft_tensor_get(&f->use.outs[0], i) == y[k][i]);
+        finish(f);
+    }
 }
 
 static void cross_entropy_adds_up(void **state)
@@ -475,12 +528,15 @@ static void nonsense_is_refused(void **state)
         {"chunk", {"f b=2 s=7"}, 3, {INT("dim", 1), INT("n", 3)}},
         {"chunk", {"f b=2 s=6"}, 3, {INT("dim", 2), INT("n", 3)}},
         {"chunk", {"f b=2 s=6"}, 3, {INT("dim", 1), INT("n", 2)}},
-        {"rope", {"f b=1 s=2 h=6/3", "n0 b=1 s=2"}, 0, {{0}}},
+        {"rope", {"f b=1 s=2 h=6/3", "f b=1 s=2 p=4"}, 0, {{0}}},
         {"attention",
          {"f b=1 q=2 h=8/2", "f b=1 k=2 h=6/2", "f b=1 k=2 h=6/2", "n0 q=2", "n0 k=2", "i1 b=1 q=2",
           "i1 b=1 k=2"},
          2,
          {{0}}},
+        {"head_part", {"f b=2 h=6/3"}, 0, {INT("first", 2), INT("width", 2), INT("whole", 3)}},
+        {"head_part", {"f b=2 h=6/3"}, 0, {INT("width", 2), INT("whole", 4)}},
+        {"head_join", {"f b=2 h=6/3", "f b=2 r=3"}, 0, {INT("width", 3), INT("whole", 5)}},
         {"cast", {"f e=2"}, 0, {{.key = "dtype", .kind = WEFT_ATTR_TEXT, .text = "f8"}}},
         {"rms_norm", {"f b=2 e=3", "f b=2 e=3"}, 0, {{0}}},
         {"linear_each", {"f x=2 b=2 k=3", "f x=2 n=3 k=3"}, 0, {{0}}},
@@ -503,21 +559,24 @@ static void nonsense_is_refused(void **state)
     refused(&c[4], "cannot be cut into 3 equal parts");
     refused(&c[5], "no dim 2");
     refused(&c[6], "n = 2, but there are 3 parts");
-    refused(&c[7], "even head size");
+    refused(&c[7], "heads of 3 elements, of which 4 from 0 on are to turn");
     refused(&c[8], "multiple of the kv heads");
-    refused(&c[9], "no dtype is called \"f8\"");
-    refused(&c[10], "operand 1 has 2 dims, not 1");
-    refused(&c[11], "attribute `each` names no dim of the first");
-    refused(&c[12], "attribute `each` names no dim of the first");
-    refused(&c[13], "must be the first of the weight");
-    refused(&c[14], "must stand before those that are contracted");
-    refused(&c[15], "no dim name in common but the one that is kept");
-    refused(&c[16], "must be the last of both");
-    refused(&c[17], "two sizes");
-    refused(&c[18], "two sizes");
-    refused(&c[19], "must stand together, in the same order");
-    refused(&c[20], "must stand at one place in both");
-    refused(&c[21], "must stand together, in the same order");
+    refused(&c[9], "2 elements from 2 on of heads of 3");
+    refused(&c[10], "but its heads have 3");
+    refused(&c[11], "2 elements stand behind those of each head, but");
+    refused(&c[12], "no dtype is called \"f8\"");
+    refused(&c[13], "operand 1 has 2 dims, not 1");
+    refused(&c[14], "attribute `each` names no dim of the first");
+    refused(&c[15], "attribute `each` names no dim of the first");
+    refused(&c[16], "must be the first of the weight");
+    refused(&c[17], "must stand before those that are contracted");
+    refused(&c[18], "no dim name in common but the one that is kept");
+    refused(&c[19], "must be the last of both");
+    refused(&c[20], "two sizes");
+    refused(&c[21], "two sizes");
+    refused(&c[22], "must stand together, in the same order");
+    refused(&c[23], "must stand at one place in both");
+    refused(&c[24], "must stand together, in the same order");
 }
 
 static void shards_that_do_not_divide_are_refused(void **state)
@@ -624,8 +683,10 @@ int main(void)
         cmocka_unit_test(in_place_changes_nothing),
         cmocka_unit_test(every_op_is_tried),
         cmocka_unit_test(attention_is_safe),
-        cmocka_unit_test(rope_turns_as_llama3),
-        cmocka_unit_test(rope_blends_between),
+        cmocka_unit_test(angles_are_llama3s),
+        cmocka_unit_test(angles_blend_between),
+        cmocka_unit_test(angles_are_yarns),
+        cmocka_unit_test(rope_turns_what_it_is_told),
         cmocka_unit_test(cross_entropy_adds_up),
         cmocka_unit_test(small_numbers),
         cmocka_unit_test(chunks_take_every_nth_place),
