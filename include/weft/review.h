@@ -131,6 +131,9 @@ typedef struct weft_cost_model {
     /* guess: by these rates. Below 0: the guess. */
     double (*seconds)(void *self, const weft_device_rates *rates, const weft_graph *g,
                       const weft_planned_instruction *in, double guess);
+    /* Seconds of the host for an instruction that it enqueues; guess: rates->enqueue_s. */
+    double (*enqueue)(void *self, const weft_graph *g, const weft_planned_instruction *in,
+                      double guess);
 } weft_cost_model;
 
 #ifdef __cplusplus

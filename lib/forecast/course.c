@@ -140,7 +140,7 @@ static bool run_one(course *c, const weft_program *p, int i, int task)
     const weft_instruction *in = &p->list[i];
     weft_task_time *times = c->times[task % WEFT_REMEMBERED];
     if (c->enqueued <= i) { /* and not again, when it goes on behind a wait for others */
-        c->host += c->walk.step.kept ? 0 : c->r->rates.enqueue_s;
+        c->host += c->walk.step.kept ? 0 : c->host_s[p - c->l->programs][i];
         c->enqueued = i + 1;
     }
     double start = c->queue[queue_of(c, in->queue)];
@@ -240,17 +240,23 @@ bool weft_course_advance(weft_course *c)
 
 /* ---- life ---- */
 
+/* What each instruction takes, and the host to enqueue it, is the same in every task. */
 static bool find_seconds(weft_course *c)
 {
     const weft_lowered *l = c->l;
     const int n = l->n_programs + l->n_variants;
-    bool ok = (c->seconds = weft_alloc_zero((size_t)n + 1, sizeof *c->seconds)) != NULL;
+    c->seconds = weft_alloc_zero((size_t)n + 1, sizeof *c->seconds);
+    c->host_s = weft_alloc_zero((size_t)n + 1, sizeof *c->host_s);
+    bool ok = c->seconds && c->host_s;
     for (int a = 0; a < n && ok; a++) {
         const weft_program *p = &l->programs[a];
         c->seconds[a] = weft_alloc(((size_t)p->n + 1) * sizeof **c->seconds);
-        ok = c->seconds[a] != NULL;
-        for (int i = 0; i < p->n && ok; i++)
+        c->host_s[a] = weft_alloc(((size_t)p->n + 1) * sizeof **c->host_s);
+        ok = c->seconds[a] && c->host_s[a];
+        for (int i = 0; i < p->n && ok; i++) {
             c->seconds[a][i] = weft_roofline_cost(c->r, l, &p->list[i]).seconds;
+            c->host_s[a][i] = weft_roofline_enqueue(c->r, l, &p->list[i]);
+        }
     }
     return ok;
 }
@@ -276,9 +282,14 @@ weft_status weft_course_begin(weft_course *c, weft_error *err)
 
 void weft_course_end(weft_course *c)
 {
-    for (int a = 0; c->seconds && a < c->l->n_programs + c->l->n_variants; a++)
-        weft_free(c->seconds[a]);
+    for (int a = 0; a < c->l->n_programs + c->l->n_variants; a++) {
+        if (c->seconds)
+            weft_free(c->seconds[a]);
+        if (c->host_s)
+            weft_free(c->host_s[a]);
+    }
     weft_free(c->seconds);
+    weft_free(c->host_s);
     weft_free(c->arrives);
     for (int i = 0; i < WEFT_REMEMBERED; i++)
         weft_free(c->times[i]);

@@ -28,6 +28,7 @@ typedef struct weft_course {
     double ring;     /* when what was last sent to the next rank has come */
     double *arrives; /* by transfer: of a ring, when what it receives has come */
     weft_task_time *times[WEFT_REMEMBERED]; /* by task, modulo; of its instructions */
+    double **host_s;                        /* by program: what the host takes to enqueue them */
     double **seconds; /* by program: what its instructions take, the same in each of its tasks */
 
     weft_walk walk; /* where it is in its list */

@@ -422,6 +422,16 @@ weft_work_cost weft_roofline_cost(const weft_roofline *r, const weft_lowered *l,
     return cost;
 }
 
+double weft_roofline_enqueue(const weft_roofline *r, const weft_lowered *l,
+                             const weft_instruction *in)
+{
+    const double guess = r->rates.enqueue_s;
+    if (!r->model || !r->model->enqueue)
+        return guess;
+    const weft_planned_instruction seen = weft_roofline_show(in);
+    return r->model->enqueue(r->model_self, l->graph, &seen, guess);
+}
+
 void weft_roofline_ask(weft_roofline *r)
 {
     if (r->model && r->model->rates)

@@ -64,6 +64,9 @@ weft_dtype weft_roofline_dtype(const weft_lowered *l, const weft_instruction *in
 /* Of a send: of a ring what it takes beside its queue, of a pipeline to put aside what is sent. */
 weft_work_cost weft_roofline_cost(const weft_roofline *r, const weft_lowered *l,
                                   const weft_instruction *in);
+/* What the host takes to enqueue it. */
+double weft_roofline_enqueue(const weft_roofline *r, const weft_lowered *l,
+                             const weft_instruction *in);
 /* From when both ends of what a POST_SEND sends have begun it until it is over. */
 double weft_roofline_transfer(const weft_roofline *r, const weft_lowered *l,
                               const weft_instruction *in);

@@ -23,6 +23,13 @@ static const char *const automatic[] = {"auto", NULL};
 const weft_param costs_params[] = {
     SECONDS("enqueue", enqueue,
             "Seconds of the host for an instruction that it enqueues; auto: the device's."),
+    {.name = "enqueue_updates",
+     WEFT_REAL(costs, enqueue_updates),
+     .value = "1",
+     .min = 0,
+     .max = 1000,
+     .help = "Instructions of the optimizer take the host so many times as long: less than 1 where "
+             "one kernel updates many parameters."},
     SECONDS("step", step, "Seconds that a step takes besides; auto: the device's."),
     SECONDS("beside", beside,
             "The share of a collective's time by which what is computed beside it takes longer; "
@@ -136,5 +143,13 @@ static double seconds(void *self, const weft_device_rates *r, const weft_graph *
     return in->work == WEFT_WORK_OTHER ? guess * times_of(c, in->nodes[0]) : -1;
 }
 
+static double enqueue(void *self, const weft_graph *g, const weft_planned_instruction *in,
+                      double guess)
+{
+    (void)g;
+    const bool micro = in->nodes[0]->scope == WEFT_MICRO_BATCH;
+    return micro ? guess : guess * ((const costs *)self)->enqueue_updates;
+}
+
 const weft_cost_model costs_model = {
-    .size = sizeof(weft_cost_model), .rates = change_rates, .seconds = seconds};
+    .size = sizeof(weft_cost_model), .rates = change_rates, .seconds = seconds, .enqueue = enqueue};

@@ -8,7 +8,8 @@
 typedef struct costs {
     const weft_host *host;
     double enqueue, beside, step; /* below 0: the device's */
-    double products, products8, attention, elementwise, norms, loss, updates, gradients, calls;
+    double enqueue_updates, products, products8, attention, elementwise, norms, loss, updates,
+        gradients, calls;
     double scores, score_products;
 } costs;
 

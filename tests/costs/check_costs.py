@@ -177,6 +177,12 @@ class Run:
             out += ['+pp@before:adamw', 'pp.degree=%d' % self.pp,
                     'pp.schedule=%s' % names.get(row['schedule'], row['schedule']),
                     'pp.virtual_stages=%d' % self.turns]
+            stages = self.pp * self.turns
+            if layers % stages == 0:  # as they cut: by layers, wherever the head is
+                out += ['pp.layers_per_stage=%d' % (layers // stages)]
+            elif (layers + 2) % stages == 0 and (layers + 2) // stages > 1:  # embedding and head count
+                each = (layers + 2) // stages
+                out += ['pp.split=' + ' '.join(str(each * i - 1) for i in range(1, stages))]
         recompute = row['recompute']
         if recompute == 'full' or recompute.startswith('every_n') or recompute == 'selective_op':
             out += ['+ac@before:adamw', 'ac.mode=%s' % {'full': 'full', 'selective_op': 'op'}.get(recompute, 'every')]
