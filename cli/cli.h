@@ -75,6 +75,7 @@ typedef enum weft_cli_edit_kind {
 typedef struct weft_cli_edit {
     weft_cli_edit_kind kind;
     const char *text;
+    const char *as; /* what messages call it; NULL: by its option */
 } weft_cli_edit;
 
 /* Strings belong to argv. */
@@ -92,7 +93,7 @@ typedef struct weft_cli_options {
                         this one */
     bool threads;    /* ranks are threads, whatever transport is listed */
     bool silent;     /* warnings are not shown: it is one plan of many */
-    const char *gpu; /* it is planned for this GPU: cuda stands for cpu, nccl for local; or NULL */
+    const char *gpu; /* it is planned for this GPU, whatever device is listed; or NULL */
     const weft_text *files; /* the INI and what it includes as rank 0 has read them
                                (weft_settings_pack); NULL: they are read here */
 } weft_cli_options;

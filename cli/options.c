@@ -3,6 +3,7 @@
 #include "cli.h"
 
 #include "console/built_in.h"
+#include "host/plugins.h"
 
 #include <string.h>
 
@@ -89,7 +90,7 @@ static void parse_all(parse *p, int argc, char **argv, weft_cli_options *o, weft
         o->ini = o->arguments[0];
     for (int i = 0; i < p->edits.n; i++)
         o->edits[o->n_edits++] =
-            (weft_cli_edit){edit_kind(p->edits.list[i].option), p->edits.list[i].text};
+            (weft_cli_edit){edit_kind(p->edits.list[i].option), p->edits.list[i].text, NULL};
     o->ranks = (int)p->ranks;
 }
 
@@ -156,24 +157,47 @@ static weft_status put_in_place(weft_settings *settings, const char *name, const
         return WEFT_OK;
     char *spec =
         replaces ? weft_format("%s@before:%s", name, other) : weft_format("%s@%s", name, place);
-    weft_status s = spec ? weft_settings_with(settings, spec, err) : weft_fail_memory(err);
+    weft_status s =
+        spec ? weft_settings_with_as(settings, spec, "--gpu", err) : weft_fail_memory(err);
     weft_free(spec);
     return !s && replaces ? weft_settings_without(settings, other, err) : s;
 }
 
-/* --gpu: the plan of a run there, whatever is here. Transports of processes stay. */
+/* Which of cuda and nccl are here: they are not built everywhere. */
+static weft_status find_vendors(bool *cuda, bool *nccl, weft_error *err)
+{
+    weft_search *search = NULL;
+    weft_status s = weft_search_create(NULL, &search, err);
+    const char *const *names = s ? NULL : weft_search_names(search);
+    *cuda = *nccl = false;
+    for (int i = 0; names && names[i]; i++) {
+        *cuda = *cuda || strcmp(names[i], "cuda") == 0;
+        *nccl = *nccl || strcmp(names[i], "nccl") == 0;
+    }
+    weft_search_destroy(search);
+    return s;
+}
+
+/* --gpu: the plan of a run there, whatever is here: by cuda, or where that was not built by gpu,
+ * which knows rates and no kernels. Transports of processes stay. */
 static weft_status plan_for_gpu(weft_settings *settings, const weft_cli_options *options,
                                 weft_error *err)
 {
     const bool sends =
         weft_listed_find(settings, "mpi") >= 0 || weft_listed_find(settings, "ucx") >= 0;
-    char *words = weft_format("cuda.gpu=%s", options->gpu);
-    weft_status s =
-        words ? put_in_place(settings, "cuda", "cpu", "first", err) : weft_fail_memory(err);
-    if (!s && options->ranks > 1 && !sends)
-        s = put_in_place(settings, "nccl", "local", "after:cuda", err);
-    s = s ? s : weft_settings_override(settings, words, err);
+    bool cuda, nccl;
+    weft_status s = find_vendors(&cuda, &nccl, err);
+    const char *device = cuda || weft_listed_find(settings, "cuda") >= 0 ? "cuda" : "gpu";
+    char *words = weft_format("%s.gpu=%s", device, options->gpu),
+         *as = weft_format("--gpu %s", options->gpu), *behind = weft_format("after:%s", device);
+    s = s ? s : words && as && behind ? WEFT_OK : weft_fail_memory(err);
+    s = s ? s : put_in_place(settings, device, "cpu", "first", err);
+    if (!s && options->ranks > 1 && !sends && nccl && strcmp(device, "cuda") == 0)
+        s = put_in_place(settings, "nccl", "local", behind, err);
+    s = s ? s : weft_settings_override_as(settings, words, as, err);
     weft_free(words);
+    weft_free(as);
+    weft_free(behind);
     return s;
 }
 
@@ -203,10 +227,10 @@ weft_status weft_cli_settings(const weft_cli_options *options, weft_settings **o
 
         switch (edit->kind) {
         case WEFT_CLI_SET:
-            edited = weft_settings_override(*out, edit->text, err);
+            edited = weft_settings_override_as(*out, edit->text, edit->as, err);
             break;
         case WEFT_CLI_WITH:
-            edited = weft_settings_with(*out, edit->text, err);
+            edited = weft_settings_with_as(*out, edit->text, edit->as, err);
             break;
         case WEFT_CLI_WITHOUT:
             edited = weft_settings_without(*out, edit->text, err);

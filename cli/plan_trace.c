@@ -123,9 +123,10 @@ static weft_status add_instructions(const weft_cli_steps *steps, const weft_lowe
     const weft_timeline *t = steps->measured ? steps->measured : steps->forecast->timeline;
     shown s = {.l = l, .alone = t->of[rank], .tasks = t->of[rank], .rank = rank, .text = text};
     const weft_course_watch watch = {.self = &s, .see = add_seen};
-    return steps->measured ? add_measured(steps, &s, err)
-                           : weft_roofline_pipeline(steps->roofline, steps->forecast->ranks,
-                                                    t->tasks->ranks, rank, &watch, t->of, err);
+    return steps->measured
+               ? add_measured(steps, &s, err)
+               : weft_roofline_pipeline(steps->roofline, steps->forecast->ranks, t->tasks->ranks,
+                                        rank, &watch, t->of, NULL, err);
 }
 
 static void name_rows(const weft_lowered *l, int rank, weft_text *text)

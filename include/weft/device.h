@@ -94,6 +94,16 @@ typedef struct weft_device_rates {
     double half_bytes;        /* below so many bytes it takes up to 1.5 times as long */
     double library_attention; /* times as fast as `attention` a vendor's library is; 0: unknown */
     uint64_t hash;            /* of the profile that says so; 0: none does */
+    double
+        attention_edge;      /* keys along the mask's edge that are computed for nothing, and what a
+                                call begins and ends with: a sequence of so many takes twice as long */
+    double attention_narrow; /* of attention's rate, the share that heads of less than 128 elements
+                                reach; 0: all */
+    double
+        enqueue_s; /* what the host takes to enqueue an instruction, or a task that is replayed */
+    double beside; /* of a collective's time, the share by which what is computed beside it takes
+                      longer */
+    double step_s; /* what a step takes besides */
 } weft_device_rates;
 
 /* What a file says of a device that need not be there: one of weft's own (share/weft/gpus) or the

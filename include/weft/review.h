@@ -49,6 +49,15 @@ const weft_graph *weft_plan_trained(const weft_plan *plan);
 /* Ranks of the pipeline (1: there is none), its stages, and the rank of each. */
 weft_pipeline_view weft_plan_pipeline(const weft_plan *plan);
 
+/* What a rate is for. */
+typedef enum weft_work {
+    WEFT_WORK_PRODUCT,
+    WEFT_WORK_ATTENTION,
+    WEFT_WORK_OTHER,
+    WEFT_WORK_SENT,
+    WEFT_WORKS
+} weft_work;
+
 typedef struct weft_planned_instruction {
     weft_instruction_kind kind;
     const weft_node *const *nodes; /* what it does: one, or redistributes that are sent as one */
@@ -58,6 +67,9 @@ typedef struct weft_planned_instruction {
     int position;   /* in the order that buffers live by */
     double seconds; /* of one run, by the service "costs" or the device's own rates, were nothing
                        beside it */
+    weft_work work;
+    double flops, bytes; /* of what is computed: this rank's operations, masked ones too; what is
+                            read and written */
 } weft_planned_instruction;
 
 typedef struct weft_planned_buffer {
@@ -110,12 +122,17 @@ weft_status weft_plan_stages(const weft_plan *plan, const char *times, weft_plan
 /* Memory that the run's device has for each rank, in bytes; 0: nobody knows. */
 int64_t weft_plan_room(const weft_plan *plan);
 
-/* capability "costs": a plugin's own model of how long an instruction takes, instead of the one of
- * the device's rates. */
+/* capability "costs": a plugin's own model of how long work takes, instead of the one of the
+ * device's rates, or beside it. Each function is optional, and says the same on every rank. */
 typedef struct weft_cost_model {
     size_t size;
-    /* guess: by the device's rates. Below 0: the guess. The same on every rank. */
-    double (*seconds)(void *self, const weft_graph *g, const weft_planned_instruction *in,
+    /* Changes what the device says of itself, or, if it says nothing (name is NULL), says it. */
+    void (*rates)(void *self, weft_device_rates *rates);
+    /* guess: by these rates. Below 0: the guess. */
+    double (*seconds)(void *self, const weft_device_rates *rates, const weft_graph *g,
+                      const weft_planned_instruction *in, double guess);
+    /* Seconds of the host for an instruction that it enqueues; guess: rates->enqueue_s. */
+    double (*enqueue)(void *self, const weft_graph *g, const weft_planned_instruction *in,
                       double guess);
 } weft_cost_model;
 

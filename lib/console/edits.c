@@ -77,9 +77,19 @@ static void forget_removed(weft_settings *settings, const char *name)
             settings->removed[i--] = settings->removed[--settings->n_removed];
 }
 
-weft_status weft_settings_with(weft_settings *settings, const char *spec, weft_error *err)
+/* Where an edit is said to be: `as` where something else asked for it than the option. */
+static weft_where place_of(weft_settings *settings, const char *as, const char *option,
+                           const char *text)
 {
-    weft_where where = {weft_pool_format(&settings->pool, "--with %s", spec), 0};
+    return (weft_where){as ? weft_pool_strdup(&settings->pool, as)
+                           : weft_pool_format(&settings->pool, "%s %.100s", option, text),
+                        0};
+}
+
+weft_status weft_settings_with_as(weft_settings *settings, const char *spec, const char *as,
+                                  weft_error *err)
+{
+    weft_where where = place_of(settings, as, "--with", spec);
     char *name = weft_pool_strdup(&settings->pool, spec), *place = name ? strchr(name, '@') : NULL;
     weft_listed listed, *list;
     weft_status status;
@@ -107,6 +117,11 @@ weft_status weft_settings_with(weft_settings *settings, const char *spec, weft_e
     settings->n_listed++;
     forget_removed(settings, listed.name);
     return put_list(settings, where, err);
+}
+
+weft_status weft_settings_with(weft_settings *settings, const char *spec, weft_error *err)
+{
+    return weft_settings_with_as(settings, spec, NULL, err);
 }
 
 weft_status weft_settings_without(weft_settings *settings, const char *name, weft_error *err)
@@ -160,9 +175,10 @@ static char *trimmed(char *text)
     return text;
 }
 
-weft_status weft_settings_override(weft_settings *settings, const char *assignment, weft_error *err)
+weft_status weft_settings_override_as(weft_settings *settings, const char *assignment,
+                                      const char *as, weft_error *err)
 {
-    weft_where where = {weft_pool_format(&settings->pool, "-o %.100s", assignment), 0};
+    weft_where where = place_of(settings, as, "-o", assignment);
     char *section_name = weft_pool_strdup(&settings->pool, assignment), *equals, *dot = NULL;
     weft_ini_line *line = weft_pool_alloc(&settings->pool, sizeof(*line));
     weft_section *section;
@@ -196,4 +212,9 @@ weft_status weft_settings_override(weft_settings *settings, const char *assignme
         strcmp(trimmed(dot), "plugins") == 0)
         status = weft_settings_list(settings, err);
     return status;
+}
+
+weft_status weft_settings_override(weft_settings *settings, const char *assignment, weft_error *err)
+{
+    return weft_settings_override_as(settings, assignment, NULL, err);
 }

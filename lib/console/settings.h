@@ -12,6 +12,11 @@ weft_status weft_settings_override(weft_settings *settings, const char *assignme
  * NAME is an error with the nearest name. */
 weft_status weft_settings_with(weft_settings *settings, const char *spec, weft_error *err);
 weft_status weft_settings_without(weft_settings *settings, const char *name, weft_error *err);
+/* The same of what something else has asked for; as: what messages call it. */
+weft_status weft_settings_override_as(weft_settings *settings, const char *assignment,
+                                      const char *as, weft_error *err);
+weft_status weft_settings_with_as(weft_settings *settings, const char *spec, const char *as,
+                                  weft_error *err);
 
 /* Appends all files that were read, the INI and what it includes, in one piece: for a rank that
  * does not have them. */

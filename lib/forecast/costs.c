@@ -104,16 +104,24 @@ static double seconds_of(const weft_lowered *l, const weft_program *p, const wef
     return seconds;
 }
 
+/* Where there is but one, it is alone already. */
+static weft_status run_alone(const weft_plan *plan, const weft_roofline *r, weft_lowered *l,
+                             const weft_forecast *f, weft_task_time *times, weft_error *err)
+{
+    if (plan->tasks[WEFT_MODE_TRAIN]->ranks > 1 || l->n_periods)
+        return weft_roofline_course(r, l, NULL, times, err);
+    memcpy(times, f->timeline->of[0], (size_t)l->tasks->n * sizeof *times);
+    return WEFT_OK;
+}
+
 /* What a rank of the pipeline takes for its tasks: each by itself, and on average. */
 static weft_status count_rank(const weft_plan *plan, const weft_roofline *r, weft_lowered *l,
                               int rank, weft_forecast *f, weft_error *err)
 {
     weft_task_time *times = weft_alloc(((size_t)l->tasks->n + 1) * sizeof *times);
     f->costs.of[rank] = weft_alloc(((size_t)l->tasks->n + 1) * sizeof **f->costs.of);
-    weft_causal seen = {0};
-    weft_status s =
-        times && f->costs.of[rank] ? weft_forecast_see(l, &seen, err) : weft_fail_memory(err);
-    s = s ? s : weft_roofline_course(r, l, NULL, times, err);
+    weft_status s = times && f->costs.of[rank] ? WEFT_OK : weft_fail_memory(err);
+    s = s ? s : run_alone(plan, r, l, f, times, err);
     for (int t = 0; t < l->tasks->n && !s; t++)
         f->costs.of[rank][t] = times[t].end - times[t].start;
     for (int i = 0; i < l->n_programs && !s; i++) {
@@ -126,47 +134,44 @@ static weft_status count_rank(const weft_plan *plan, const weft_roofline *r, wef
             sum_up(r, l, p, seconds, repeats(plan, p), f);
     }
     weft_free(times);
-    f->model_flops += l->model_flops / f->costs.ranks;
-    f->model_attention += seen.model / f->costs.ranks;
     return s;
 }
 
-/* Another rank of the pipeline, which is lowered for this alone: as plan.c does it. */
-static weft_status lower_other(const weft_plan *plan, const weft_roofline *r, int number, int rank,
-                               weft_lowered **out, weft_error *err)
+/* What masks leave of attention, before anything is timed. */
+static weft_status see_ranks(const weft_plan *plan, weft_forecast *f, weft_error *err)
 {
-    weft_graph *g = plan->graphs[WEFT_MODE_TRAIN];
-    weft_states states = {0};
-    int coord[WEFT_MAX_AXES];
-    weft_mesh_coord(&plan->mesh, number, coord);
-    weft_lower_options options = {.kernels = &plan->kernels,
-                                  .states = &states,
-                                  .tasks = &plan->tasks[WEFT_MODE_TRAIN]->of[rank],
-                                  .rank = number,
-                                  .sending = plan->tasks[WEFT_MODE_TRAIN]->sending,
-                                  .n_queues = r->in_turn ? 1 : plan->device->n_queues};
-    weft_status s =
-        weft_states_init(&states, g, coord, plan->lowered[WEFT_MODE_TRAIN]->alignment, err);
-    s = s ? s : weft_lower(g, &options, out, err);
-    weft_states_release(&states);
+    weft_status s = WEFT_OK;
+    for (int i = 0; i < plan->tasks[WEFT_MODE_TRAIN]->ranks && !s; i++) {
+        weft_causal seen = {0};
+        s = weft_forecast_see(f->ranks[i], &seen, err);
+        f->model_flops += f->ranks[i]->model_flops / f->costs.ranks;
+        f->model_attention += seen.model / f->costs.ranks;
+    }
     return s;
 }
 
-static weft_status lower_ranks(const weft_plan *plan, const weft_roofline *r, weft_forecast *f,
+/* Other ranks of the pipeline are planned for this alone; or a forecast has done so. */
+static weft_status lower_ranks(const weft_plan *plan, const weft_forecast *like, weft_forecast *f,
                                weft_error *err)
 {
-    weft_lowered *mine = plan->lowered[WEFT_MODE_TRAIN];
     const weft_tasks *tasks = plan->tasks[WEFT_MODE_TRAIN];
     const int axis = weft_graph_stage_axis(plan->graphs[WEFT_MODE_TRAIN]);
     const int stride = axis < 0 ? 0 : weft_mesh_stride(&plan->mesh, axis);
-    const int here = (int)(mine->tasks - tasks->of);
+    const int here = (int)(plan->lowered[WEFT_MODE_TRAIN]->tasks - tasks->of);
+    f->borrows = like != NULL;
+    if (like) {
+        f->ranks = like->ranks;
+        return WEFT_OK;
+    }
     f->ranks = weft_alloc_zero((size_t)tasks->ranks, sizeof(weft_lowered *));
-    weft_status s = f->ranks ? WEFT_OK : weft_fail_memory(err);
-    for (int i = 0; i < tasks->ranks && !s; i++)
+    f->others = weft_alloc_zero((size_t)tasks->ranks, sizeof *f->others);
+    weft_status s = f->ranks && f->others ? WEFT_OK : weft_fail_memory(err);
+    for (int i = 0; i < tasks->ranks && !s; i++) {
         if (i != here)
-            s = lower_other(plan, r, plan->rank + (i - here) * stride, i, &f->ranks[i], err);
-    if (!s)
-        f->ranks[here] = mine;
+            s = weft_plan_other(plan, plan->rank + (i - here) * stride, true, &f->others[i], err);
+        f->ranks[i] =
+            i == here ? plan->lowered[WEFT_MODE_TRAIN] : f->others[i].lowered[WEFT_MODE_TRAIN];
+    }
     return s;
 }
 
@@ -174,10 +179,17 @@ static weft_status run_ranks(const weft_plan *plan, const weft_roofline *r, weft
                              weft_error *err)
 {
     const weft_tasks *tasks = plan->tasks[WEFT_MODE_TRAIN];
-    weft_status s = weft_timeline_reserve(tasks, &f->timeline, err);
-    s = s ? s : weft_roofline_pipeline(r, f->ranks, tasks->ranks, 0, NULL, f->timeline->of, err);
-    if (!s)
+    double *starved = weft_alloc_zero((size_t)tasks->ranks, sizeof *starved);
+    weft_status s =
+        starved ? weft_timeline_reserve(tasks, &f->timeline, err) : weft_fail_memory(err);
+    s = s ? s
+          : weft_roofline_pipeline(r, f->ranks, tasks->ranks, 0, NULL, f->timeline->of, starved,
+                                   err);
+    if (!s) {
+        f->host_s = starved[plan->lowered[WEFT_MODE_TRAIN]->tasks - tasks->of];
         weft_timeline_sum_up(f->timeline);
+    }
+    weft_free(starved);
     return s;
 }
 
@@ -200,6 +212,8 @@ static weft_status run_kinds(const weft_plan *plan, const weft_roofline *r, weft
         f->longest_s =
             !s && f->timeline->step_s > f->longest_s ? f->timeline->step_s : f->longest_s;
     }
+    f->step_s += r->rates.step_s;
+    f->longest_s += r->rates.step_s;
     return s;
 }
 
@@ -280,7 +294,9 @@ bool weft_plan_roofline(const weft_plan *plan, weft_roofline *out)
                            .captures = weft_device_is_async(plan) && plan->device->begin,
                            .captures_sent = weft_plan_captures_sent(plan)};
     out->model = weft_plugins_service(plan->plugins, "costs", &out->model_self);
-    bool known = weft_device_find_rates(plan, &out->rates);
+    weft_device_find_rates(plan, &out->rates);
+    weft_roofline_ask(out);
+    const bool known = out->rates.name != NULL;
     if (known)
         set_transport(plan, out);
     else
@@ -291,6 +307,12 @@ bool weft_plan_roofline(const weft_plan *plan, weft_roofline *out)
 weft_status weft_plan_forecast(const weft_plan *plan, const weft_roofline *r, weft_forecast *f,
                                weft_error *err)
 {
+    return weft_plan_forecast_like(plan, r, NULL, f, err);
+}
+
+weft_status weft_plan_forecast_like(const weft_plan *plan, const weft_roofline *r,
+                                    const weft_forecast *like, weft_forecast *f, weft_error *err)
+{
     const weft_tasks *t = plan->tasks[WEFT_MODE_TRAIN];
     memset(f, 0, sizeof *f);
     weft_status s = weft_costs_init(&f->costs, t->ranks, t->stages, err);
@@ -299,10 +321,12 @@ weft_status weft_plan_forecast(const weft_plan *plan, const weft_roofline *r, we
     set_link(plan, &r->rates, &f->costs);
     f->costs.split = t->split;
     s = count_boundaries(plan, &f->costs, err);
-    s = s ? s : lower_ranks(plan, r, f, err);
+    s = s ? s : lower_ranks(plan, like, f, err);
+    s = s ? s : see_ranks(plan, f, err);
+    s = s ? s : run_kinds(plan, r, f, err);
     for (int i = 0; i < t->ranks && !s; i++)
         s = count_rank(plan, r, f->ranks[i], i, f, err);
-    s = s ? s : run_kinds(plan, r, f, err);
+    f->waits_s = f->waits_s > f->host_s ? f->waits_s - f->host_s : 0;
     if (s)
         weft_forecast_release(plan, f);
     return s;
@@ -310,10 +334,11 @@ weft_status weft_plan_forecast(const weft_plan *plan, const weft_roofline *r, we
 
 void weft_forecast_release(const weft_plan *plan, weft_forecast *f)
 {
-    for (int i = 0; f->ranks && i < plan->tasks[WEFT_MODE_TRAIN]->ranks; i++)
-        if (f->ranks[i] != plan->lowered[WEFT_MODE_TRAIN])
-            weft_lowered_destroy(f->ranks[i]);
-    weft_free(f->ranks);
+    for (int i = 0; f->others && i < plan->tasks[WEFT_MODE_TRAIN]->ranks; i++)
+        weft_plan_forget_other(&f->others[i]);
+    weft_free(f->others);
+    if (!f->borrows)
+        weft_free(f->ranks);
     weft_timeline_destroy(f->timeline);
     weft_costs_release(&f->costs);
     *f = (weft_forecast){0};

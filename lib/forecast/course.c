@@ -103,14 +103,21 @@ static bool await_others(course *c, const weft_instruction *in, double *start)
     return true;
 }
 
-/* Where it stands on its queue; but what goes on beside that, until it has come. */
-static weft_task_time pass_queue(course *c, const weft_instruction *in, double start,
-                                 weft_task_time *on_queue)
+/* What is sent on another queue takes multiprocessors, and memory's rate, from what is computed. */
+static void slow_down(course *c, const weft_instruction *in, double seconds)
 {
-    const double seconds = weft_roofline_cost(c->r, c->l, in).seconds;
+    if (in->kind == WEFT_COLLECTIVE && queue_of(c, in->queue) != WEFT_QUEUE_COMPUTE)
+        c->queue[WEFT_QUEUE_COMPUTE] += c->r->rates.beside * seconds;
+}
+
+/* Where it stands on its queue; but what goes on beside that, until it has come. */
+static weft_task_time pass_queue(course *c, const weft_instruction *in, double seconds,
+                                 double start, weft_task_time *on_queue)
+{
     const bool beside = goes_beside(c, in);
     const double end = beside ? start : start + seconds;
     c->queue[queue_of(c, in->queue)] = end;
+    slow_down(c, in, seconds);
     *on_queue = (weft_task_time){start, end};
     if (beside)
         return shift_on(c, in, seconds);
@@ -132,14 +139,23 @@ static bool run_one(course *c, const weft_program *p, int i, int task)
 {
     const weft_instruction *in = &p->list[i];
     weft_task_time *times = c->times[task % WEFT_REMEMBERED];
-    double start = fmax(c->queue[queue_of(c, in->queue)], c->host);
+    if (c->enqueued <= i) { /* and not again, when it goes on behind a wait for others */
+        c->host += c->walk.step.kept ? 0 : c->host_s[p - c->l->programs][i];
+        c->enqueued = i + 1;
+    }
+    double start = c->queue[queue_of(c, in->queue)];
     if (!c->r->in_turn)
         start = fmax(start, fmax(after_own(in, times), after_before(c, c->walk.step.boundary, i)));
     if (weft_node_shifts(in->node) && in->kind == WEFT_AWAIT)
         start = fmax(start, c->arrives[in->transfer]);
+    const double ready = start;
+    start = fmax(start, c->host);
     if (!await_others(c, in, &start))
         return false;
-    const weft_task_time seen = pass_queue(c, in, start, &times[i]);
+    if (queue_of(c, in->queue) == WEFT_QUEUE_COMPUTE && !c->r->through_host)
+        c->starved += fmax(0, c->host - ready);
+    const weft_task_time seen =
+        pass_queue(c, in, c->seconds[p - c->l->programs][i], start, &times[i]);
     if (holds_host(c, in))
         c->host = times[i].end;
     if (c->watch)
@@ -154,7 +170,8 @@ static void enter(course *c, const weft_walk_step *s)
 {
     if (s->meets || s->forks)
         await_all(c, c->queue);
-    c->at = s->kind == WEFT_WALK_BODY ? s->program->n_prologue : 0;
+    c->at = c->enqueued = s->kind == WEFT_WALK_BODY ? s->program->n_prologue : 0;
+    c->host += s->kept ? c->r->rates.enqueue_s : 0;
     c->entered = true;
 }
 
@@ -187,8 +204,10 @@ static bool end_task(course *c, const weft_walk_step *s)
                 return false;
             c->queue[WEFT_QUEUE_COMPUTE] = fmax(c->queue[WEFT_QUEUE_COMPUTE], over);
         }
-    if (s->last)
+    if (s->last) {
         await_all(c, c->queue);
+        c->host = fmax(c->host, c->queue[WEFT_QUEUE_COMPUTE]);
+    }
     const double end = fmax(start, c->queue[WEFT_QUEUE_COMPUTE]);
     c->out[s->index] = (weft_task_time){fmin(start + c->stood, end), end};
     c->stood = 0;
@@ -221,6 +240,27 @@ bool weft_course_advance(weft_course *c)
 
 /* ---- life ---- */
 
+/* What each instruction takes, and the host to enqueue it, is the same in every task. */
+static bool find_seconds(weft_course *c)
+{
+    const weft_lowered *l = c->l;
+    const int n = l->n_programs + l->n_variants;
+    c->seconds = weft_alloc_zero((size_t)n + 1, sizeof *c->seconds);
+    c->host_s = weft_alloc_zero((size_t)n + 1, sizeof *c->host_s);
+    bool ok = c->seconds && c->host_s;
+    for (int a = 0; a < n && ok; a++) {
+        const weft_program *p = &l->programs[a];
+        c->seconds[a] = weft_alloc(((size_t)p->n + 1) * sizeof **c->seconds);
+        c->host_s[a] = weft_alloc(((size_t)p->n + 1) * sizeof **c->host_s);
+        ok = c->seconds[a] && c->host_s[a];
+        for (int i = 0; i < p->n && ok; i++) {
+            c->seconds[a][i] = weft_roofline_cost(c->r, l, &p->list[i]).seconds;
+            c->host_s[a][i] = weft_roofline_enqueue(c->r, l, &p->list[i]);
+        }
+    }
+    return ok;
+}
+
 weft_status weft_course_begin(weft_course *c, weft_error *err)
 {
     int longest = 1;
@@ -236,11 +276,20 @@ weft_status weft_course_begin(weft_course *c, weft_error *err)
         c->times[i] = weft_alloc((size_t)longest * sizeof *c->times[i]);
         ok = c->times[i] != NULL;
     }
+    ok = ok && find_seconds(c);
     return ok && c->arrives ? WEFT_OK : weft_fail_memory(err);
 }
 
 void weft_course_end(weft_course *c)
 {
+    for (int a = 0; a < c->l->n_programs + c->l->n_variants; a++) {
+        if (c->seconds)
+            weft_free(c->seconds[a]);
+        if (c->host_s)
+            weft_free(c->host_s[a]);
+    }
+    weft_free(c->seconds);
+    weft_free(c->host_s);
     weft_free(c->arrives);
     for (int i = 0; i < WEFT_REMEMBERED; i++)
         weft_free(c->times[i]);

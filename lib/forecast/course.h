@@ -23,18 +23,23 @@ typedef struct weft_course {
     double queue[WEFT_MOST_QUEUES];
     double ends[2][WEFT_MOST_QUEUES]; /* of the last two bodies, on each queue */
     int ended;
-    double host;     /* it enqueues nothing before: it waits for what goes through it */
+    double host;     /* it enqueues nothing before: that takes it time, and it waits for what goes
+                        through it */
     double ring;     /* when what was last sent to the next rank has come */
     double *arrives; /* by transfer: of a ring, when what it receives has come */
     weft_task_time *times[WEFT_REMEMBERED]; /* by task, modulo; of its instructions */
+    double **host_s;                        /* by program: what the host takes to enqueue them */
+    double **seconds; /* by program: what its instructions take, the same in each of its tasks */
 
     weft_walk walk; /* where it is in its list */
     bool begun;     /* in the middle of a step, which waits for another rank */
     bool entered;   /* ... and is */
     int at;         /* ... at this instruction */
+    int enqueued;   /* ... and the host at this one */
     int64_t made;   /* steps */
     bool through;
-    double stood; /* how long others have kept the first queue from this task */
+    double starved; /* how long the first queue has waited for the host alone */
+    double stood;   /* how long others have kept the first queue from this task */
 } weft_course;
 
 weft_status weft_course_begin(weft_course *course, weft_error *err);

@@ -2,6 +2,7 @@
 /* What `weft plan` says of a step's time, where the device says what it reaches. */
 #include "forecast/forecast.h"
 
+#include <inttypes.h>
 #include <string.h>
 
 /* Of what is counted in large numbers. */
@@ -77,6 +78,10 @@ static void print_work(const weft_plan *plan, const outlook *o, weft_text *text)
     }
     weft_text_add(text, "; waits for what is sent ");
     print_range(text, o->worst.waits_s, f->waits_s, weft_print_seconds);
+    if (f->host_s > 0) {
+        weft_text_add(text, ", for the host ");
+        weft_print_seconds(text, f->host_s);
+    }
     if (t->tasks->ranks > 1) {
         weft_text_add(text, ", for other stages ");
         weft_print_seconds(text, t->idle_s[plan->lowered[WEFT_MODE_TRAIN]->tasks - t->tasks->of]);
@@ -116,6 +121,8 @@ static void print_forecast(const weft_plan *plan, const outlook *o, weft_text *t
         weft_text_add(text, "\n");
     }
     print_work(plan, o, text);
+    if (r->rates.hash)
+        weft_text_print(text, "  by the GPU's profile %016" PRIx64 "\n", r->rates.hash);
     if (f->n_unknown)
         weft_text_print(text,
                         "  %d instructions (%s%s) have no kernel or no rate there: the host would "
@@ -150,7 +157,7 @@ void weft_plan_print_forecast(const weft_plan *plan, weft_text *text)
         text->out_of_memory = true;
         return;
     }
-    if (weft_plan_forecast(plan, o.best.n_unknown ? &r : &slow, &o.worst, NULL))
+    if (weft_plan_forecast_like(plan, o.best.n_unknown ? &r : &slow, &o.best, &o.worst, NULL))
         text->out_of_memory = true;
     else if (o.best.unknown_flops > o.best.flops / 2)
         print_unknown(&r, &o.best, text);

@@ -27,12 +27,15 @@ bool weft_plan_roofline(const weft_plan *plan, weft_roofline *out);
 double weft_lowered_share(const weft_lowered *l, unsigned runs);
 
 typedef struct weft_forecast {
-    weft_costs costs;                    /* without what stages wait for each other */
-    weft_timeline *timeline;             /* with it */
-    double step_s, longest_s;            /* on average, and of the longest kind of step */
-    weft_lowered **ranks;                /* of the pipeline; the planned one is the plan's own */
+    weft_costs costs;         /* without what stages wait for each other */
+    weft_timeline *timeline;  /* with it */
+    double step_s, longest_s; /* on average, and of the longest kind of step */
+    weft_lowered **ranks;     /* of the pipeline; the planned one is the plan's own */
+    weft_plan *others;        /* ... and theirs; NULL: another forecast's */
+    bool borrows;
     double work_s[WEFT_WORKS], waits_s;  /* of the planned rank's step: what its instructions take,
                                             and how long it computes nothing for those that send */
+    double host_s;                       /* ... and how long for the host, which enqueues */
     double model_flops, model_attention; /* what MFU counts of a step, a rank of the pipeline */
     const char *unknown;                 /* the first op whose time is not known */
     int n_unknown;
@@ -44,6 +47,9 @@ typedef struct weft_forecast {
  * weft_forecast_release. */
 weft_status weft_plan_forecast(const weft_plan *plan, const weft_roofline *roofline,
                                weft_forecast *f, weft_error *err);
+/* The same of a plan of which there is a forecast by another roofline, which lives longer. */
+weft_status weft_plan_forecast_like(const weft_plan *plan, const weft_roofline *roofline,
+                                    const weft_forecast *like, weft_forecast *f, weft_error *err);
 void weft_forecast_release(const weft_plan *plan, weft_forecast *f);
 /* In words, if the device says what it reaches (forecast.c): a step's time, tokens/s, MFU. */
 void weft_plan_print_forecast(const weft_plan *plan, weft_text *text);
@@ -54,9 +60,10 @@ void weft_plan_print_costs(const weft_costs *costs, const int *rank_of, weft_tex
 
 /* ---- review.c: another rank's plan ---- */
 
-/* *other: a copy whose programs and states are that rank's, and its own. weft_plan_forget_other,
- * also after a failure. */
-weft_status weft_plan_other(const weft_plan *plan, int rank, weft_plan *other, weft_error *err);
+/* *other: a copy whose programs (of training alone, if that is asked) and states are that rank's,
+ * and its own. weft_plan_forget_other, also after a failure. */
+weft_status weft_plan_other(const weft_plan *plan, int rank, bool train_only, weft_plan *other,
+                            weft_error *err);
 void weft_plan_forget_other(weft_plan *other);
 
 /* ---- check.c: what a run would refuse that the plan can see ---- */

@@ -234,7 +234,7 @@ static weft_status run(const weft_pipeline *p, weft_course *courses, weft_error 
 
 weft_status weft_roofline_pipeline(const weft_roofline *r, weft_lowered *const *ranks, int n,
                                    int watched, const weft_course_watch *watch,
-                                   weft_task_time *const *out, weft_error *err)
+                                   weft_task_time *const *out, double *starved, weft_error *err)
 {
     weft_pipeline p = {.n = n};
     weft_course *courses = weft_alloc_zero((size_t)n, sizeof *courses);
@@ -247,6 +247,8 @@ weft_status weft_roofline_pipeline(const weft_roofline *r, weft_lowered *const *
                                    .rank = i};
     weft_status s = reserve(&p, courses, err);
     s = s ? s : run(&p, courses, err);
+    for (int i = 0; i < n && starved && !s; i++)
+        starved[i] = courses[i].starved;
     release(&p, courses);
     return s;
 }

@@ -44,6 +44,8 @@ static const weft_param table[] = {
     REAL("attention", 0.01, 1, "The share that attention reaches."),
     MAYBE("cudnn", "0", 0, 1, "The share that cuDNN's attention reaches; 0: nobody knows."),
     MAYBE("attention_unsure", "1", 1, 100, "It may take so many times as long."),
+    MAYBE("attention_edge", "0", 0, 1e6, "So many keys more are computed for every query."),
+    MAYBE("attention_narrow", "1", 0.01, 1, "The share of it for heads below 128 elements."),
     MAYBE("k_half", "0", 0, 1e6, "Sums of so many terms reach half."),
     MAYBE("memory_reached", "1", 0.01, 1, "The share of bandwidth that is reached."),
     MAYBE("link_reached", "1", 0.01, 1, "The share of link that is reached."),
@@ -54,6 +56,9 @@ static const weft_param table[] = {
     MAYBE("net_call", "0", 0, 1, "Seconds that one across hosts takes besides."),
     MAYBE("hop", "0", 0, 1, "Seconds of a hop within a host."),
     MAYBE("net_hop", "0", 0, 1, "Seconds of a hop to another host."),
+    MAYBE("enqueue", "0", 0, 1, "Seconds that the host takes to enqueue an instruction."),
+    MAYBE("beside", "0", 0, 1, "The share of a collective's time that it slows what is computed."),
+    MAYBE("step", "0", 0, 1, "Seconds that a step takes besides."),
     MAYBE("half_bytes", "0", 0, 1e12, "Smaller calls take up to 1.5 times as long."),
     {0},
 };
@@ -194,6 +199,11 @@ static void fill(const weft_params *p, weft_device_rates *r)
     r->call_s = weft_params_real(p, "call");
     r->net_call_s = weft_params_real(p, "net_call");
     r->half_bytes = weft_params_real(p, "half_bytes");
+    r->attention_edge = weft_params_real(p, "attention_edge");
+    r->attention_narrow = weft_params_real(p, "attention_narrow");
+    r->enqueue_s = weft_params_real(p, "enqueue");
+    r->beside = weft_params_real(p, "beside");
+    r->step_s = weft_params_real(p, "step");
     r->library_attention = weft_params_real(p, "cudnn") / weft_params_real(p, "attention");
     r->unsure = weft_params_real(p, "attention_unsure");
 }

@@ -93,7 +93,8 @@ void weft_plan_forget_other(weft_plan *other)
     weft_states_release(&other->caches);
 }
 
-weft_status weft_plan_other(const weft_plan *plan, int rank, weft_plan *other, weft_error *err)
+weft_status weft_plan_other(const weft_plan *plan, int rank, bool train_only, weft_plan *other,
+                            weft_error *err)
 {
     int coord[WEFT_MAX_AXES];
     const int64_t alignment = weft_device_alignment(plan->device);
@@ -108,7 +109,7 @@ weft_status weft_plan_other(const weft_plan *plan, int rank, weft_plan *other, w
         s = weft_caches_init(&other->caches, plan->graphs[WEFT_MODE_GENERATE], coord, alignment,
                              err);
     for (int m = 0; m < WEFT_MODES && !s; m++)
-        if (plan->graphs[m])
+        if (plan->graphs[m] && (m == WEFT_MODE_TRAIN || !train_only))
             s = weft_plan_lower(other, (weft_mode)m, &other->lowered[m], err);
     for (const weft_kept_bytes *k = plan->plugins->kept; k; k = k->next)
         other->states.bytes += weft_align(k->bytes, alignment);
@@ -135,7 +136,7 @@ static weft_status show_programs(const weft_plan *plan, weft_planned *out, weft_
         n += l->programs[a].n;
     weft_planned_instruction *list = weft_alloc(((size_t)n + 1) * sizeof *list);
     weft_status s = list ? weft_forecast_see(l, NULL, err) : weft_fail_memory(err);
-    out->known = weft_plan_roofline(plan, &r) || r.model;
+    out->known = weft_plan_roofline(plan, &r) || (r.model && r.model->seconds);
     out->instructions = list;
     for (int a = 0; a < l->n_programs && !s; a++)
         for (int i = 0; i < l->programs[a].n; i++)
@@ -174,7 +175,7 @@ weft_status weft_plan_show(const weft_plan *plan, int rank, weft_planned *out, w
     out->core = own;
     weft_status s = own ? WEFT_OK : weft_fail_memory(err);
     if (!s && number != plan->rank)
-        s = weft_plan_other(plan, number, own, err);
+        s = weft_plan_other(plan, number, false, own, err);
     const weft_plan *of = own && number != plan->rank ? own : plan;
     weft_libraries libraries = {0};
     s = s ? s : weft_plan_libraries(of, &libraries, err);

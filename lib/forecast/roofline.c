@@ -19,7 +19,8 @@ void weft_roofline_assume(weft_roofline *r, double flops_per_s, double bytes_per
         rates->other = flops_per_s;
         rates->memory = rates->launch_s = rates->k_half = 0;
         rates->skips_masked = rates->waves = false;
-        rates->unsure = 0;
+        rates->attention_edge = rates->attention_narrow = 0;
+        rates->unsure = rates->enqueue_s = rates->beside = rates->step_s = 0;
     }
     if (bytes_per_s > 0) {
         rates->link = rates->net = bytes_per_s;
@@ -276,10 +277,27 @@ weft_dtype weft_roofline_dtype(const weft_lowered *l, const weft_instruction *in
     return in->work.launches > 0 ? in->work.dtype : weft_product_dtype(l->graph, in->node);
 }
 
-/* At worst where that is asked; a kernel may know more of itself than the device does. */
-static double attention_rate(const weft_roofline *r, const weft_kernel_work *work, weft_dtype dtype)
+/* Of attention by its shape: keys at the mask's edge, of which few sequences have many, and narrow
+ * heads, whose products are short. */
+static double shape_share(const weft_device_rates *rates, const weft_instruction *in)
 {
-    const double rate = r->rates.attention[dtype], unsure = r->rates.unsure;
+    const weft_node *n = in->node;
+    const weft_tensor *keys = in->n_ins > 1 ? &in->tensors[1] : NULL;
+    double share = 1;
+    if (keys && keys->n_dims == 3 && in->masked > 0 && keys->size[1] > 0)
+        share /= 1 + rates->attention_edge / (double)keys->size[1];
+    if (n->n_ins && n->ins[0]->n_dims == 3 && n->ins[0]->dims[2].grain < 128 &&
+        rates->attention_narrow > 0)
+        share *= rates->attention_narrow;
+    return share;
+}
+
+/* At worst where that is asked; a kernel may know more of itself than the device does. */
+static double attention_rate(const weft_roofline *r, const weft_instruction *in, weft_dtype dtype)
+{
+    const weft_kernel_work *work = &in->work;
+    const double rate = r->rates.attention[dtype] * shape_share(&r->rates, in),
+                 unsure = r->rates.unsure;
     if (work->best > 0 && unsure > 1)
         return rate * (r->slow ? work->worst : work->best);
     return r->slow && unsure > 1 ? rate / unsure : rate;
@@ -328,7 +346,7 @@ static weft_work_cost compute_cost(const weft_roofline *r, const weft_lowered *l
     const bool told = in->work.launches > 0;
     const weft_dtype dtype = weft_roofline_dtype(l, in);
     const double rate = work == WEFT_WORK_PRODUCT     ? product_rate(r, in, dtype)
-                        : work == WEFT_WORK_ATTENTION ? attention_rate(r, &in->work, dtype)
+                        : work == WEFT_WORK_ATTENTION ? attention_rate(r, in, dtype)
                                                       : rates->other;
     const double executed = in->work.flops > 0 ? in->work.flops : in->flops,
                  flops = executed * (rates->skips_masked ? 1 - in->masked : 1),
@@ -349,7 +367,12 @@ weft_planned_instruction weft_roofline_show(const weft_instruction *in)
                                       .n_nodes = in->parts ? in->n_ins : 1,
                                       .part = in->node->part,
                                       .stage = in->node->stage,
-                                      .position = in->position};
+                                      .position = in->position,
+                                      .work = in->kind == WEFT_COLLECTIVE ? WEFT_WORK_SENT
+                                              : in->kind == WEFT_COMPUTE  ? work_of(in->node)
+                                                                          : WEFT_WORK_OTHER,
+                                      .flops = in->kind == WEFT_COMPUTE ? in->flops : 0,
+                                      .bytes = in->kind == WEFT_COMPUTE ? bytes_of(in) : 0};
 }
 
 /* By the device's rates. */
@@ -390,11 +413,27 @@ weft_work_cost weft_roofline_cost(const weft_roofline *r, const weft_lowered *l,
                                   const weft_instruction *in)
 {
     weft_work_cost cost = guess(r, l, in);
-    if (!r->model)
+    if (!r->model || !r->model->seconds)
         return cost;
     const weft_planned_instruction seen = weft_roofline_show(in);
-    const double own = r->model->seconds(r->model_self, l->graph, &seen, cost.seconds);
+    const double own = r->model->seconds(r->model_self, &r->rates, l->graph, &seen, cost.seconds);
     cost.known = cost.known || own >= 0;
     cost.seconds = own < 0 ? cost.seconds : own;
     return cost;
+}
+
+double weft_roofline_enqueue(const weft_roofline *r, const weft_lowered *l,
+                             const weft_instruction *in)
+{
+    const double guess = r->rates.enqueue_s;
+    if (!r->model || !r->model->enqueue)
+        return guess;
+    const weft_planned_instruction seen = weft_roofline_show(in);
+    return r->model->enqueue(r->model_self, l->graph, &seen, guess);
+}
+
+void weft_roofline_ask(weft_roofline *r)
+{
+    if (r->model && r->model->rates)
+        r->model->rates(r->model_self, &r->rates);
 }

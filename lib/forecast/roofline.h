@@ -28,6 +28,8 @@ typedef struct weft_roofline {
 
 /* An instruction as plugins see it; seconds: 0. */
 weft_planned_instruction weft_roofline_show(const weft_instruction *in);
+/* With what a plugin's model makes of the rates. */
+void weft_roofline_ask(weft_roofline *r);
 
 /* Of who knows no device: one rate for all that is computed and one for all that is sent, 0: as it
  * is; nothing else takes time. */
@@ -39,14 +41,6 @@ void weft_roofline_share(weft_roofline *r, int n);
 
 /* What is sent goes through the host's memory, between ranks of a host as fast as to there. */
 void weft_roofline_stage(weft_roofline *r);
-
-typedef enum weft_work {
-    WEFT_WORK_PRODUCT,
-    WEFT_WORK_ATTENTION,
-    WEFT_WORK_OTHER,
-    WEFT_WORK_SENT,
-    WEFT_WORKS
-} weft_work;
 
 /* Of one run of an instruction. */
 typedef struct weft_work_cost {
@@ -70,6 +64,9 @@ weft_dtype weft_roofline_dtype(const weft_lowered *l, const weft_instruction *in
 /* Of a send: of a ring what it takes beside its queue, of a pipeline to put aside what is sent. */
 weft_work_cost weft_roofline_cost(const weft_roofline *r, const weft_lowered *l,
                                   const weft_instruction *in);
+/* What the host takes to enqueue it. */
+double weft_roofline_enqueue(const weft_roofline *r, const weft_lowered *l,
+                             const weft_instruction *in);
 /* From when both ends of what a POST_SEND sends have begun it until it is over. */
 double weft_roofline_transfer(const weft_roofline *r, const weft_lowered *l,
                               const weft_instruction *in);
@@ -107,9 +104,10 @@ weft_status weft_roofline_course(const weft_roofline *r, const weft_lowered *l,
 /* ---- pipeline.c ---- */
 
 /* The same of all n ranks of a pipeline together, whose graph is one; a task begins later by what
- * others keep its first queue waiting. watch may be NULL; else it sees rank `watched`. */
+ * others keep its first queue waiting. watch may be NULL; else it sees rank `watched`. starved: of
+ * each rank, how long its first queue waits for the host alone; may be NULL. */
 weft_status weft_roofline_pipeline(const weft_roofline *r, weft_lowered *const *ranks, int n,
                                    int watched, const weft_course_watch *watch,
-                                   weft_task_time *const *out, weft_error *err);
+                                   weft_task_time *const *out, double *starved, weft_error *err);
 
 #endif

@@ -117,7 +117,7 @@ weft_status weft_plan_stages(const weft_plan *plan, const char *times, weft_plan
     if (plan->rank == 0)
         return see(plan, times, out, err);
     weft_plan *first = weft_alloc_zero(1, sizeof *first);
-    weft_status s = first ? weft_plan_other(plan, 0, first, err) : weft_fail_memory(err);
+    weft_status s = first ? weft_plan_other(plan, 0, false, first, err) : weft_fail_memory(err);
     s = s ? s : see(first, times, out, err);
     if (first)
         weft_plan_forget_other(first);

@@ -374,14 +374,14 @@ static const char *needed_by(const weft_graph *g, const weft_value *v)
     for (int i = 0; i < g->n_parameters; i++)
         if (g->parameters[i]->gradient == v)
             return g->parameters[i]->name;
-    for (const weft_node *n = g->first; n; n = n->next)
-        if (n->like == v)
-            return n->outs[0]->name;
-    return v->n_uses       ? v->uses[0].node->outs[0]->name
-           : v->update_of  ? v->update_of->name
-           : v->updated_by ? v->updated_by
-           : v->gradient   ? v->gradient->name
-                           : NULL;
+    const char *by = v->n_uses       ? v->uses[0].node->outs[0]->name
+                     : v->update_of  ? v->update_of->name
+                     : v->updated_by ? v->updated_by
+                     : v->gradient   ? v->gradient->name
+                                     : NULL;
+    for (const weft_node *n = g->first; n && !by; n = n->next) /* the whole graph: at last */
+        by = n->like == v ? n->outs[0]->name : NULL;
+    return by;
 }
 
 /* Neither its name nor a redistribute finds it again. */

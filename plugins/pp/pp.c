@@ -60,7 +60,7 @@ static const weft_param params[] = {
          "was kept from the forward, or all; what ac computes again is held for these."},
     {.name = "virtual_stages",
      .type = WEFT_PARAM_INT,
-     .tune = "1 2 4",
+     .tune = "auto 2 4",
      .value = "auto",
      .min = 1,
      .max = 1024,

@@ -61,7 +61,7 @@ static weft_status plan_with_metrics(weft_cli_options *options, json_t **plan, b
     if (!*adds)
         return s;
     json_decref(*plan);
-    options->edits[options->n_edits++] = (weft_cli_edit){WEFT_CLI_WITH, "metrics"};
+    options->edits[options->n_edits++] = (weft_cli_edit){WEFT_CLI_WITH, "metrics", NULL};
     return weft_study_plan(options, plan, err);
 }
 

@@ -89,7 +89,7 @@ static weft_status parse_words(ablate_study *study, ablate_variant *v, weft_wher
         v->edits[v->n_edits++] = (weft_cli_edit){name[0] == 'o'              ? WEFT_CLI_SET
                                                  : strcmp(name, "with") == 0 ? WEFT_CLI_WITH
                                                                              : WEFT_CLI_WITHOUT,
-                                                 edits.list[i].text};
+                                                 edits.list[i].text, NULL};
         const char *own = ablate_own_setting(&v->edits[v->n_edits - 1]);
         if (own)
             s = weft_fail(

@@ -68,10 +68,10 @@ static _Noreturn void run_child(const bisection *b, const char *ini)
 {
     weft_error err = {0};
     char *out = weft_format("%s/out.txt", b->dir);
-    weft_cli_edit edits[] = {{WEFT_CLI_WITH, "metrics"},
-                             {WEFT_CLI_SET, "metrics.hash=1"},
-                             {WEFT_CLI_SET, "metrics.jsonl=yes"},
-                             {WEFT_CLI_SET, "metrics.bar=no"}};
+    weft_cli_edit edits[] = {{WEFT_CLI_WITH, "metrics", NULL},
+                             {WEFT_CLI_SET, "metrics.hash=1", NULL},
+                             {WEFT_CLI_SET, "metrics.jsonl=yes", NULL},
+                             {WEFT_CLI_SET, "metrics.bar=no", NULL}};
     bool listed = false;
     const json_t *name;
     size_t i;

@@ -288,7 +288,7 @@ static weft_status open_search(work *w, weft_error *err)
     if (!w->c.ini)
         return weft_search_create(NULL, &w->search, err);
     for (int i = 0; i < w->c.set.n; i++)
-        edits[options.n_edits++] = (weft_cli_edit){WEFT_CLI_SET, w->c.set.list[i].text};
+        edits[options.n_edits++] = (weft_cli_edit){WEFT_CLI_SET, w->c.set.list[i].text, NULL};
     weft_status s = weft_cli_settings(&options, &w->settings, err);
     return s ? s : weft_plugins_check(w->settings, &w->search, err);
 }

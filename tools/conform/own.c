@@ -75,7 +75,7 @@ static void edit(edits *e, weft_cli_edit_kind kind, const char *format, const ch
 {
     char *word = e->words[e->n_words++];
     snprintf(word, sizeof e->words[0], format, a, b);
-    e->list[e->n++] = (weft_cli_edit){kind, word};
+    e->list[e->n++] = (weft_cli_edit){kind, word, NULL};
 }
 
 /* The effective settings, as a file. s: NULL for one rank. */
@@ -88,8 +88,8 @@ static weft_status write_ini(const own *o, const struct spread *s, const char *p
     weft_text text = {0};
     const weft_log silent = {0};
     for (int i = 0; i < o->c->set.n; i++)
-        e.list[e.n++] = (weft_cli_edit){WEFT_CLI_SET, o->c->set.list[i].text};
-    e.list[e.n++] = (weft_cli_edit){WEFT_CLI_SET, "train.steps=2"};
+        e.list[e.n++] = (weft_cli_edit){WEFT_CLI_SET, o->c->set.list[i].text, NULL};
+    e.list[e.n++] = (weft_cli_edit){WEFT_CLI_SET, "train.steps=2", NULL};
     edit(&e, WEFT_CLI_SET, "weft.dir=%s/%s", o->c->folder, "run");
     for (int i = 0; s && i < MOST_ADDED && s->added[i]; i++) {
         edit(&e, WEFT_CLI_WITH, "%s@after:%s", s->added[i], i ? s->added[i - 1] : o->model);

@@ -156,9 +156,9 @@ weft_status conform_plan_init(conform_plan *p, const conform *c, const conform_c
     if (c->ini) {
         options.edits = edits;
         if (c->model)
-            edits[options.n_edits++] = (weft_cli_edit){WEFT_CLI_SET, "train.eval_every=1"};
+            edits[options.n_edits++] = (weft_cli_edit){WEFT_CLI_SET, "train.eval_every=1", NULL};
         for (int i = 0; i < c->set.n; i++)
-            edits[options.n_edits++] = (weft_cli_edit){WEFT_CLI_SET, c->set.list[i].text};
+            edits[options.n_edits++] = (weft_cli_edit){WEFT_CLI_SET, c->set.list[i].text, NULL};
     } else {
         conform_print_ini(c, k, &ini);
         options.ini_text = weft_text_get(&ini);

@@ -8,7 +8,7 @@ enum { MOST_EDITS = 16 + GENERATE_MOST_AXES };
 
 static void add(generate_options *o, weft_cli_edit_kind kind, const char *text)
 {
-    o->options.edits[o->options.n_edits++] = (weft_cli_edit){kind, text};
+    o->options.edits[o->options.n_edits++] = (weft_cli_edit){kind, text, NULL};
 }
 
 /* Words are kept one behind the other, each with its NUL; places are turned into pointers when all

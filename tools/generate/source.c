@@ -377,7 +377,7 @@ static weft_status look_at_axes(generate_source *s, const weft_cli_options *read
     whole.edits = edits;
     whole.n_edits = 0;
     if (s->own_tokenizer && s->lists_text)
-        edits[whole.n_edits++] = (weft_cli_edit){WEFT_CLI_SET, s->own_tokenizer};
+        edits[whole.n_edits++] = (weft_cli_edit){WEFT_CLI_SET, s->own_tokenizer, NULL};
     for (int i = 0; i < s->n_edits; i++)
         edits[whole.n_edits++] = s->edits[i];
     weft_status status = generate_axes_find(&s->axes, &whole, err);
@@ -419,7 +419,7 @@ static weft_status take_edits(generate_source *s, const weft_cli_options *option
         return weft_fail_memory(err);
     for (int i = 0; i < 2; i++)
         if (s->lock[i])
-            s->edits[s->n_edits++] = (weft_cli_edit){WEFT_CLI_SET, s->lock[i]};
+            s->edits[s->n_edits++] = (weft_cli_edit){WEFT_CLI_SET, s->lock[i], NULL};
     for (int i = 0; i < options->n_edits; i++)
         s->edits[s->n_edits++] = options->edits[i];
     return WEFT_OK;

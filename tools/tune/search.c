@@ -6,6 +6,8 @@
 #include "base/array.h"
 #include "tune.h"
 
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -14,8 +16,10 @@
 enum { KEPT = 8, WHOLE = 24 };
 
 typedef struct estimates {
-    tune_result *list;
+    tune_result *list; /* sorted, and no two of one plan */
     int n, capacity;
+    tune_choice *seen; /* all that were looked at */
+    int n_seen, seen_capacity;
 } estimates;
 
 static double now_s(void)
@@ -50,13 +54,29 @@ static int order(const tune_search *s, const tune_result *a, const tune_result *
     return memcmp(&a->choice, &b->choice, sizeof a->choice);
 }
 
-/* Into a sorted list. */
+/* Keys that do nothing here make no other plan. */
+static bool is_same_plan(const tune_result *a, const tune_result *b)
+{
+    return a->step_s == b->step_s && a->worst_s == b->worst_s && a->bytes == b->bytes &&
+           a->arena == b->arena && a->state == b->state && a->sent == b->sent &&
+           a->idle == b->idle && a->tokens_s == b->tokens_s;
+}
+
+/* Into a sorted list; of equal plans the one that changes less of the INI stays. */
 static weft_status put(const tune_search *s, estimates *e, const tune_result *r, weft_error *err)
 {
+    int i = 0;
+    while (i < e->n && !is_same_plan(&e->list[i], r))
+        i++;
+    if (i < e->n) {
+        if (tune_choice_changes(s->space, &r->choice) <
+            tune_choice_changes(s->space, &e->list[i].choice))
+            e->list[i].choice = r->choice;
+        return WEFT_OK;
+    }
     if (!weft_array_push(&e->list, &e->n, &e->capacity, sizeof *e->list))
         return weft_fail_memory(err);
-    int i = e->n - 1;
-    for (; i > 0 && order(s, r, &e->list[i - 1]) < 0; i--)
+    for (i = e->n - 1; i > 0 && order(s, r, &e->list[i - 1]) < 0; i--)
         e->list[i] = e->list[i - 1];
     e->list[i] = *r;
     return WEFT_OK;
@@ -64,32 +84,153 @@ static weft_status put(const tune_search *s, estimates *e, const tune_result *r,
 
 static bool has(const estimates *e, const tune_choice *c)
 {
-    for (int i = 0; i < e->n; i++)
-        if (memcmp(&e->list[i].choice, c, sizeof *c) == 0)
+    for (int i = 0; i < e->n_seen; i++)
+        if (memcmp(&e->seen[i], c, sizeof *c) == 0)
             return true;
     return false;
 }
 
-static weft_status look(tune_search *s, estimates *e, const tune_choice *c, bool whole,
-                        weft_error *err)
+static weft_status note_seen(estimates *e, const tune_choice *c, weft_error *err)
 {
-    tune_result r;
-    weft_text why = {0};
-    weft_status status =
-        whole ? tune_plan(s->space, c, &r, &why, err) : tune_estimate(s->space, c, &r, &why, err);
-    s->planned++;
-    if (!status && !r.refused && s->room <= 0)
-        s->room = r.room;
-    if (!status && r.refused) {
-        s->refused++;
-        if (why.size) {
-            weft_text_clear(&s->refusal);
-            weft_text_add(&s->refusal, weft_text_get(&why));
+    tune_choice *seen = weft_array_push(&e->seen, &e->n_seen, &e->seen_capacity, sizeof *seen);
+    if (!seen)
+        return weft_fail_memory(err);
+    *seen = *c;
+    return WEFT_OK;
+}
+
+/* The most frequent comes first. */
+static weft_status note_reason(tune_search *s, const char *text, weft_error *err)
+{
+    int i = 0;
+    s->refused++;
+    while (i < s->n_reasons && strcmp(s->reasons[i].text, text) != 0)
+        i++;
+    if (i == s->n_reasons) {
+        char *copy = weft_strdup(text);
+        tune_reason *fresh =
+            copy ? weft_array_push(&s->reasons, &s->n_reasons, &s->reason_capacity, sizeof *fresh)
+                 : NULL;
+        if (!fresh) {
+            weft_free(copy);
+            return weft_fail_memory(err);
         }
-    } else if (!status) {
-        status = put(s, e, &r, err);
+        *fresh = (tune_reason){copy, 0};
     }
-    weft_text_release(&why);
+    s->reasons[i].n++;
+    for (; i > 0 && s->reasons[i].n > s->reasons[i - 1].n; i--) {
+        const tune_reason more = s->reasons[i];
+        s->reasons[i] = s->reasons[i - 1];
+        s->reasons[i - 1] = more;
+    }
+    return WEFT_OK;
+}
+
+/* ---- looking at choices, several at a time ---- */
+
+/* So many before --limit is asked for again. */
+enum { TOGETHER = 16 };
+
+typedef struct batch {
+    tune_choice *list;
+    int n, capacity;
+} batch;
+
+static weft_status wish(batch *b, const tune_choice *c, weft_error *err)
+{
+    tune_choice *added = weft_array_push(&b->list, &b->n, &b->capacity, sizeof *added);
+    if (!added)
+        return weft_fail_memory(err);
+    *added = *c;
+    return WEFT_OK;
+}
+
+typedef struct look {
+    const tune_space *space;
+    const tune_choice *choices;
+    bool whole;
+    int n;
+    atomic_int next;
+    tune_result results[TOGETHER];
+    weft_text why[TOGETHER];
+    weft_error errors[TOGETHER];
+    weft_status status[TOGETHER];
+} look;
+
+/* Nothing of a plan is global: threads plan beside each other. */
+static void *plan_next(void *arg)
+{
+    look *l = arg;
+    for (int i; (i = atomic_fetch_add(&l->next, 1)) < l->n;)
+        l->status[i] = (l->whole ? tune_plan : tune_estimate)(
+            l->space, &l->choices[i], &l->results[i], &l->why[i], &l->errors[i]);
+    return NULL;
+}
+
+static void plan_together(look *l, int threads)
+{
+    pthread_t others[TOGETHER];
+    int n = 0;
+    while (n + 1 < threads && n + 1 < l->n && n < TOGETHER &&
+           pthread_create(&others[n], NULL, plan_next, l) == 0)
+        n++;
+    plan_next(l);
+    for (int i = 0; i < n; i++)
+        pthread_join(others[i], NULL);
+}
+
+static weft_status take(tune_search *s, estimates *e, look *l, int i, weft_error *err)
+{
+    const tune_result *r = &l->results[i];
+    if (l->status[i])
+        return weft_fail(err, l->status[i], WEFT_NOWHERE, "%s", weft_error_text(&l->errors[i]));
+    s->planned++;
+    if (!r->refused && s->room <= 0)
+        s->room = r->room;
+    weft_status status = note_seen(e, &l->choices[i], err);
+    if (status)
+        return status;
+    return r->refused ? note_reason(s, weft_text_get(&l->why[i]), err) : put(s, e, r, err);
+}
+
+/* In the order of the choices, whoever is done first. */
+static weft_status look_at(tune_search *s, estimates *e, const tune_choice *choices, int n,
+                           bool whole, weft_error *err)
+{
+    look *l = weft_alloc_zero(1, sizeof *l);
+    if (!l)
+        return weft_fail_memory(err);
+    l->space = s->space;
+    l->choices = choices;
+    l->whole = whole;
+    l->n = n;
+    plan_together(l, s->threads);
+    weft_status status = WEFT_OK;
+    for (int i = 0; i < n; i++) {
+        status = status ? status : take(s, e, l, i, err);
+        weft_text_release(&l->why[i]);
+        weft_error_release(&l->errors[i]);
+    }
+    weft_free(l);
+    return status;
+}
+
+/* Of the batch those that were not seen yet, as many as may be planned; then it is empty. At least
+ * `least` of them, whatever the clock says. */
+static weft_status look_through(tune_search *s, estimates *e, batch *b, bool whole, int least,
+                                double until, weft_error *err)
+{
+    weft_status status = WEFT_OK;
+    for (int i = 0; i < b->n && !status && (i < least || !is_over(s, until));) {
+        int n = b->n - i < TOGETHER ? b->n - i : TOGETHER;
+        if (!whole && s->planned + n > s->most_plans)
+            n = (int)(s->most_plans - s->planned);
+        if (n <= 0)
+            break;
+        status = look_at(s, e, &b->list[i], n, whole, err);
+        i += n;
+    }
+    b->n = 0;
     return status;
 }
 
@@ -135,12 +276,16 @@ static int64_t count(const tune_space *space, const bool *moves, int64_t most)
 static weft_status plan_all(tune_search *s, const bool *moves, double until, weft_error *err)
 {
     estimates e = {0};
+    batch b = {0};
     tune_choice c = {{0}};
     weft_status status = WEFT_OK;
     do
         if (is_worth(s->space, &c))
-            status = look(s, &e, &c, true, err);
-    while (!status && !is_over(s, until) && next(s->space, moves, &c));
+            status = wish(&b, &c, err);
+    while (!status && next(s->space, moves, &c));
+    status = status ? status : look_through(s, &e, &b, true, 1, until, err);
+    weft_free(b.list);
+    weft_free(e.seen);
     s->results = e.list;
     s->n = e.n;
     s->all = !s->cut;
@@ -188,6 +333,23 @@ static void suit_batch(const tune_space *space, tune_choice *c)
     }
 }
 
+static bool is_wished(const batch *b, const tune_choice *c)
+{
+    for (int i = 0; i < b->n; i++)
+        if (memcmp(&b->list[i], c, sizeof *c) == 0)
+            return true;
+    return false;
+}
+
+static weft_status wish_new(const tune_search *s, const estimates *e, batch *b, tune_choice c,
+                            weft_error *err)
+{
+    settle(s->space, &c);
+    if (!tune_choice_fits(s->space, &c) || has(e, &c) || is_wished(b, &c))
+        return WEFT_OK;
+    return wish(b, &c, err);
+}
+
 /* Every way to divide the ranks. */
 static weft_status try_degrees(tune_search *s, estimates *e, double until, weft_error *err)
 {
@@ -196,14 +358,15 @@ static weft_status try_degrees(tune_search *s, estimates *e, double until, weft_
     for (int i = 0; i < space->n_keys; i++)
         moves[i] = space->keys[i].kind == TUNE_RANKS;
     tune_choice c = from_ini(space);
+    batch b = {0};
     weft_status status = WEFT_OK;
     do {
         tune_choice one = c;
         suit_batch(space, &one);
-        settle(space, &one);
-        if (tune_choice_fits(space, &one) && !has(e, &one))
-            status = look(s, e, &one, false, err);
-    } while (!status && !is_over(s, until) && s->planned < s->most_plans && next(space, moves, &c));
+        status = wish_new(s, e, &b, one, err);
+    } while (!status && b.n < s->most_plans && next(space, moves, &c));
+    status = status ? status : look_through(s, e, &b, false, 1, until, err);
+    weft_free(b.list);
     return status;
 }
 
@@ -212,20 +375,17 @@ static weft_status try_keys(tune_search *s, estimates *e, const tune_choice *aro
                             weft_error *err)
 {
     const tune_space *space = s->space;
+    batch b = {0};
     weft_status status = WEFT_OK;
     for (int i = 0; i < space->n_keys; i++)
         for (int v = 0; v < space->keys[i].n && !status; v++) {
             tune_choice one = *around;
-            if (!tune_key_counts(space, around, i))
-                continue;
             one.at[i] = v;
-            settle(space, &one);
-            if (!tune_choice_fits(space, &one) || has(e, &one))
-                continue;
-            if (is_over(s, until) || s->planned >= s->most_plans)
-                return WEFT_OK;
-            status = look(s, e, &one, false, err);
+            if (tune_key_counts(space, around, i))
+                status = wish_new(s, e, &b, one, err);
         }
+    status = status ? status : look_through(s, e, &b, false, 0, until, err);
+    weft_free(b.list);
     return status;
 }
 
@@ -240,25 +400,29 @@ static weft_status improve(tune_search *s, estimates *e, double until, weft_erro
             if (has(&done, &e->list[i].choice))
                 continue;
             more = !s->cut && s->planned < s->most_plans;
-            const tune_result best = e->list[i];
-            status = put(s, &done, &best, err);
-            status = status || !more ? status : try_keys(s, e, &best.choice, until, err);
+            const tune_choice best = e->list[i].choice;
+            status = note_seen(&done, &best, err);
+            status = status || !more ? status : try_keys(s, e, &best, until, err);
         }
     }
-    weft_free(done.list);
+    weft_free(done.seen);
     return status;
 }
 
 static weft_status plan_some(tune_search *s, double until, weft_error *err)
 {
     estimates e = {0}, whole = {0};
+    batch b = {0};
     weft_status status = try_degrees(s, &e, until, err);
     status = status ? status : improve(s, &e, until, err);
     for (int i = 0; i < e.n && i < WHOLE && !status; i++)
-        status = e.list[i].whole                  ? put(s, &whole, &e.list[i], err)
-                 : i < KEPT || !is_over(s, until) ? look(s, &whole, &e.list[i].choice, true, err)
-                                                  : WEFT_OK;
+        status =
+            e.list[i].whole ? put(s, &whole, &e.list[i], err) : wish(&b, &e.list[i].choice, err);
+    status = status ? status : look_through(s, &whole, &b, true, KEPT, until, err);
+    weft_free(b.list);
     weft_free(e.list);
+    weft_free(e.seen);
+    weft_free(whole.seen);
     s->results = whole.list;
     s->n = whole.n;
     return status;
@@ -277,7 +441,10 @@ weft_status tune_run(tune_search *s, weft_error *err)
 
 void tune_search_release(tune_search *s)
 {
+    for (int i = 0; i < s->n_reasons; i++)
+        weft_free(s->reasons[i].text);
+    weft_free(s->reasons);
     weft_free(s->results);
-    weft_text_release(&s->refusal);
     s->results = NULL;
+    s->reasons = NULL;
 }

@@ -120,13 +120,30 @@ static weft_status add_key(tune_space *s, const char *section, const weft_param 
     return status;
 }
 
+/* Degrees that are fixed must leave the ranks something to divide. */
+static weft_status count_fixed(tune_space *s, const char *section, const weft_param *p,
+                               const weft_params *params, weft_error *err)
+{
+    const int64_t degree = weft_params_int(params, p->name);
+    if (strcmp(p->tune, "ranks") != 0 || degree < 1)
+        return WEFT_OK;
+    s->fixed_ranks *= degree;
+    if (s->ranks % s->fixed_ranks == 0)
+        return WEFT_OK;
+    return weft_fail(err, WEFT_ERR_INPUT, weft_params_where(params, p->name),
+                     "%d ranks cannot be divided by %lld, [%s] %s%s; choose a divisor", s->ranks,
+                     (long long)s->fixed_ranks, section, p->name,
+                     s->fixed_ranks == degree ? "" : " times other fixed degrees");
+}
+
 static weft_status add_table(tune_space *s, const char *section, const weft_param *table,
                              const weft_params *params, weft_error *err)
 {
     weft_status status = WEFT_OK;
     for (const weft_param *p = table; p && p->name && params && !status; p++) {
-        if (p->tune && !is_fixed(s->fixed, section, p->name))
-            status = add_key(s, section, p, params, err);
+        if (p->tune)
+            status = is_fixed(s->fixed, section, p->name) ? count_fixed(s, section, p, params, err)
+                                                          : add_key(s, section, p, params, err);
         if ((p->flags & WEFT_PARAM_DEPTH) && !s->depth_key) {
             s->depth = weft_params_int(params, p->name);
             s->depth_section = weft_pool_strdup(&s->pool, section);
@@ -182,10 +199,46 @@ static weft_status add_helpers(tune_space *s, const weft_plugins *plugins, weft_
     return WEFT_OK;
 }
 
-static void add_fixed(const tune_space *s, weft_cli_options *to)
+static weft_status add_edit(weft_pool *pool, weft_cli_options *to, weft_cli_edit_kind kind,
+                            const char *as, const char *text, weft_error *err)
 {
+    const char *whole = weft_pool_format(pool, "%s %s", as, text);
+    if (!whole || !text)
+        return weft_fail_memory(err);
+    to->edits[to->n_edits++] = (weft_cli_edit){kind, text, whole};
+    return WEFT_OK;
+}
+
+/* The section of an edit "tp.degree=8". */
+static bool is_of(const char *edit, const char *section)
+{
+    const size_t n = strlen(section);
+    return strncmp(edit, section, n) == 0 && edit[n] == '.';
+}
+
+/* A degree that is fixed to 1: the plugin is not wanted. */
+static bool is_off(const tune_space *s, const char *section)
+{
+    bool off = false;
     for (int i = 0; i < s->fixed->n; i++)
-        to->edits[to->n_edits++] = (weft_cli_edit){WEFT_CLI_SET, s->fixed->list[i].text};
+        off = off || (is_of(s->fixed->list[i].text, section) &&
+                      strcmp(s->fixed->list[i].text + strlen(section), ".degree=1") == 0);
+    return off && helps(s, section) && strcmp(section, "fsdp") != 0;
+}
+
+/* Those of plugins that are not wanted only where these are listed all the same. */
+static weft_status add_fixed(const tune_space *s, bool all, weft_pool *pool, weft_cli_options *to,
+                             weft_error *err)
+{
+    weft_status status = WEFT_OK;
+    for (int i = 0; i < s->fixed->n && !status; i++) {
+        char section[64];
+        const char *text = s->fixed->list[i].text;
+        snprintf(section, sizeof section, "%.*s", (int)strcspn(text, "."), text);
+        if (all || !is_off(s, section))
+            status = add_edit(pool, to, WEFT_CLI_SET, "--fix", text, err);
+    }
+    return status;
 }
 
 /* What the search begins with is planned once, to read what plugins say; degrees of 1 are valid
@@ -197,18 +250,16 @@ static weft_status begin_edits(tune_space *s, weft_cli_edit *edits, weft_cli_opt
     out->edits = edits;
     for (int i = 0; i < s->options->n_edits; i++)
         edits[i] = s->options->edits[i];
-    for (int i = 0; i < s->n_with; i++) {
+    weft_status status = WEFT_OK;
+    for (int i = 0; i < s->n_with && !status; i++) {
         const int n = (int)strcspn(s->with[i], "@");
-        edits[out->n_edits++] = (weft_cli_edit){WEFT_CLI_WITH, s->with[i]};
+        status = add_edit(&s->pool, out, WEFT_CLI_WITH, "listed by tune:", s->with[i], err);
         if (strncmp(s->with[i], "fsdp", 4) == 0 || strncmp(s->with[i], "ac", 2) == 0)
             continue;
         const char *degree = weft_pool_format(&s->pool, "%.*s.degree=1", n, s->with[i]);
-        if (!degree)
-            return weft_fail_memory(err);
-        edits[out->n_edits++] = (weft_cli_edit){WEFT_CLI_SET, degree};
+        status = status ? status : add_edit(&s->pool, out, WEFT_CLI_SET, "tried:", degree, err);
     }
-    add_fixed(s, out);
-    return WEFT_OK;
+    return status ? status : add_fixed(s, true, &s->pool, out, err);
 }
 
 static weft_status read_tables(tune_space *s, weft_error *err)
@@ -245,7 +296,8 @@ weft_status tune_space_init(tune_space *s, const weft_cli_options *options,
     *s = (tune_space){.options = options,
                       .fixed = fixed,
                       .ranks = options->ranks > 0 ? options->ranks : 1,
-                      .pp = -1};
+                      .pp = -1,
+                      .fixed_ranks = 1};
     if (options->n_edits + fixed->n + 16 > TUNE_MOST_EDITS - TUNE_MOST_KEYS)
         return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE, "there are more than %d -o and --fix",
                          TUNE_MOST_EDITS - TUNE_MOST_KEYS - 16);
@@ -265,22 +317,38 @@ void tune_space_release(tune_space *s)
 
 /* ---- choices ---- */
 
-bool tune_choice_fits(const tune_space *s, const tune_choice *c)
+static int64_t ranks_of(const tune_space *s, const tune_choice *c)
 {
-    int64_t product = 1;
+    int64_t product = s->fixed_ranks;
     for (int i = 0; i < s->n_keys; i++)
         if (s->keys[i].kind == TUNE_RANKS)
             product *= strtoll(s->keys[i].values[c->at[i]], NULL, 10);
+    return product;
+}
+
+bool tune_choice_fits(const tune_space *s, const tune_choice *c)
+{
+    const int64_t product = ranks_of(s, c);
     return product <= s->ranks && s->ranks % product == 0;
+}
+
+/* The ranks that other degrees leave are fsdp's. */
+static bool takes_rest(const tune_space *s, const char *section)
+{
+    return strcmp(section, "fsdp") == 0 && !is_fixed(s->fixed, section, "degree");
 }
 
 /* A plugin whose only degree is 1 does nothing, and what else it may be told has no meaning. */
 static bool is_idle(const tune_space *s, const tune_choice *c, const char *section)
 {
+    bool degrees = takes_rest(s, section), alone = !degrees || ranks_of(s, c) == s->ranks;
     for (int i = 0; i < s->n_keys; i++)
-        if (strcmp(s->keys[i].section, section) == 0 && strcmp(s->keys[i].key, "degree") == 0 &&
-            s->keys[i].kind == TUNE_RANKS)
-            return strcmp(s->keys[i].values[c->at[i]], "1") == 0;
+        if (strcmp(s->keys[i].section, section) == 0 && s->keys[i].kind == TUNE_RANKS) {
+            degrees = true;
+            alone = alone && strcmp(s->keys[i].values[c->at[i]], "1") == 0;
+        }
+    if (degrees)
+        return alone;
     for (int i = 0; i < s->n_keys; i++)
         if (strcmp(s->keys[i].section, section) == 0 && strcmp(s->keys[i].key, "mode") == 0)
             return strcmp(s->keys[i].values[c->at[i]], "none") == 0;
@@ -289,20 +357,18 @@ static bool is_idle(const tune_space *s, const tune_choice *c, const char *secti
 
 bool tune_key_counts(const tune_space *s, const tune_choice *c, int key)
 {
-    return strcmp(s->keys[key].key, "degree") == 0 || strcmp(s->keys[key].key, "mode") == 0 ||
-           !is_idle(s, c, s->keys[key].section);
+    const tune_key *k = &s->keys[key];
+    return k->kind == TUNE_RANKS || strcmp(k->key, "mode") == 0 || !is_idle(s, c, k->section);
 }
 
 /* Is a plugin listed for the search, with this choice? Not if it has nothing to do, unless one of
  * its keys is fixed. */
 static bool is_helper(const tune_space *s, const tune_choice *c, const char *section)
 {
-    const size_t n = strlen(section);
     bool fixed = false;
     for (int i = 0; i < s->fixed->n; i++)
-        fixed = fixed || (strncmp(s->fixed->list[i].text, section, n) == 0 &&
-                          s->fixed->list[i].text[n] == '.');
-    return helps(s, section) && (fixed || !is_idle(s, c, section));
+        fixed = fixed || is_of(s->fixed->list[i].text, section);
+    return helps(s, section) && !is_off(s, section) && (fixed || !is_idle(s, c, section));
 }
 
 static bool is_set(const tune_space *s, const tune_choice *c, int i)
@@ -310,6 +376,19 @@ static bool is_set(const tune_space *s, const tune_choice *c, int i)
     const tune_key *k = &s->keys[i];
     return tune_key_counts(s, c, i) && (!helps(s, k->section) || is_helper(s, c, k->section)) &&
            c->at[i] != k->base;
+}
+
+int tune_choice_changes(const tune_space *s, const tune_choice *c)
+{
+    int n = 0;
+    for (int i = 0; i < s->n_keys; i++)
+        n += is_set(s, c, i);
+    for (int i = 0; i < s->n_with; i++) {
+        char name[64];
+        snprintf(name, sizeof name, "%.*s", (int)strcspn(s->with[i], "@"), s->with[i]);
+        n += is_helper(s, c, name);
+    }
+    return n;
 }
 
 /* The name in "tp@before:adamw"; NULL: no memory. */
@@ -351,27 +430,24 @@ weft_status tune_choice_edits(const tune_space *s, const tune_choice *c, int64_t
     out->edits = edits;
     for (int i = 0; i < s->options->n_edits; i++)
         edits[i] = s->options->edits[i];
-    for (int i = 0; i < s->n_with; i++) {
+    weft_status status = WEFT_OK;
+    for (int i = 0; i < s->n_with && !status; i++) {
         const char *name = helper_name(pool, s->with[i]);
         if (name && is_helper(s, c, name))
-            edits[out->n_edits++] = (weft_cli_edit){WEFT_CLI_WITH, s->with[i]};
+            status = add_edit(pool, out, WEFT_CLI_WITH, "listed by tune:", s->with[i], err);
     }
-    add_fixed(s, out);
-    for (int i = 0; i < s->n_keys; i++) {
+    status = status ? status : add_fixed(s, false, pool, out, err);
+    for (int i = 0; i < s->n_keys && !status; i++) {
         const tune_key *k = &s->keys[i];
         if (!is_set(s, c, i))
             continue;
         char *set = weft_pool_format(pool, "%s.%s=%s", k->section, k->key, k->values[c->at[i]]);
-        if (!set)
-            return weft_fail_memory(err);
-        edits[out->n_edits++] = (weft_cli_edit){WEFT_CLI_SET, set};
+        status = add_edit(pool, out, WEFT_CLI_SET, "tried:", set, err);
     }
-    if (depth > 0) {
+    if (depth > 0 && !status) {
         char *set =
             weft_pool_format(pool, "%s.%s=%lld", s->depth_section, s->depth_key, (long long)depth);
-        if (!set)
-            return weft_fail_memory(err);
-        edits[out->n_edits++] = (weft_cli_edit){WEFT_CLI_SET, set};
+        status = add_edit(pool, out, WEFT_CLI_SET, "tried:", set, err);
     }
-    return WEFT_OK;
+    return status;
 }

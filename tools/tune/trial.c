@@ -10,25 +10,25 @@
 #include <string.h>
 #include <weft/review.h>
 
-/* The rank of the pipeline that holds most, libraries included; not whole: the first or the last.
- */
-static weft_status most_bytes(const weft_plan *plan, bool whole, tune_result *out, weft_error *err)
+/* The rank of the pipeline that holds most, libraries included. */
+static weft_status most_bytes(const weft_plan *plan, const weft_forecast *f, tune_result *out,
+                              weft_error *err)
 {
-    const int ranks = plan->tasks[WEFT_MODE_TRAIN]->ranks;
     weft_status s = WEFT_OK;
-    for (int r = 0; r < ranks && !s; r += whole || r + 1 >= ranks ? 1 : ranks - 1) {
-        weft_planned p;
-        s = weft_plan_show(plan, r, &p, err);
-        if (s)
-            break;
-        if ((double)(p.bytes + p.libraries) > out->bytes) {
-            out->bytes = (double)(p.bytes + p.libraries);
-            out->arena = (double)p.arena;
-            out->state = (double)p.state;
-            out->others = (double)p.others;
-            out->libraries = (double)p.libraries;
-        }
-        weft_planned_release(&p);
+    for (int r = 0; r < plan->tasks[WEFT_MODE_TRAIN]->ranks && !s; r++) {
+        const weft_plan *of = f->ranks[r] == plan->lowered[WEFT_MODE_TRAIN] ? plan : &f->others[r];
+        const weft_held held = weft_plan_held(of);
+        weft_libraries l;
+        s = weft_plan_libraries(of, &l, err);
+        const double planned = (double)weft_plan_bytes(of),
+                     libraries = s ? 0 : (double)(l.device + l.captured + l.loading + l.transport);
+        if (s || planned + libraries <= out->bytes)
+            continue;
+        out->bytes = planned + libraries;
+        out->arena = (double)held.arena;
+        out->state = (double)held.state;
+        out->others = planned - out->arena - out->state;
+        out->libraries = libraries;
     }
     return s;
 }
@@ -58,6 +58,7 @@ static void name_bound(const weft_forecast *f, double idle_s, tune_result *out)
                  {"attention", f->work_s[WEFT_WORK_ATTENTION]},
                  {"memory", f->work_s[WEFT_WORK_OTHER]},
                  {"sending", f->waits_s},
+                 {"the host", f->host_s},
                  {"other stages", idle_s}};
     int most = 0;
     for (int i = 1; i < (int)(sizeof parts / sizeof *parts); i++)
@@ -84,7 +85,7 @@ static weft_status judge(const weft_plan *plan, tune_result *out, weft_error *er
     if (s)
         return s;
     if (out->whole)
-        s = weft_plan_forecast(plan, &slower, &slow, err);
+        s = weft_plan_forecast_like(plan, &slower, &f, &slow, err);
     if (!s) {
         const double peak = r.rates.peak[WEFT_BF16];
         const double idle = mean_idle(f.timeline);
@@ -95,14 +96,16 @@ static weft_status judge(const weft_plan *plan, tune_result *out, weft_error *er
         out->unit = plan->unit;
         out->mfu = peak > 0 ? (f.model_flops - f.model_attention / 2) / (f.step_s * peak) : 0;
         out->sent = sent_bytes(plan);
+        out->profile = r.rates.hash;
         out->room = (double)weft_plan_room(plan);
         out->waiting = (int)weft_plan_idle(plan);
         name_bound(&f, idle, out);
         if (out->whole)
             weft_forecast_release(plan, &slow);
     }
+    s = s ? s : most_bytes(plan, &f, out, err);
     weft_forecast_release(plan, &f);
-    return s ? s : most_bytes(plan, out->whole, out, err);
+    return s;
 }
 
 /* What plugins refuse cannot be; what goes wrong otherwise ends the search. */
@@ -155,6 +158,15 @@ static int64_t number_of(const tune_space *s, const tune_choice *c, const char *
             const int64_t n = strtoll(s->keys[i].values[c->at[i]], NULL, 10);
             return n > 0 ? n : 1;
         }
+    const size_t n = strlen(section), m = strlen(key);
+    for (int i = 0; i < s->fixed->n; i++) {
+        const char *text = s->fixed->list[i].text;
+        if (strncmp(text, section, n) == 0 && text[n] == '.' &&
+            strncmp(text + n + 1, key, m) == 0 && text[n + 1 + m] == '=') {
+            const int64_t number = strtoll(text + n + 2 + m, NULL, 10);
+            return number > 0 ? number : 1;
+        }
+    }
     return 1;
 }
 

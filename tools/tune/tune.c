@@ -3,11 +3,14 @@
 #include "tune.h"
 #include "console/columns.h"
 #include "forecast/forecast.h"
+#include "processors.h"
 #include "session.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 typedef struct wishes {
@@ -167,16 +170,28 @@ static void print_table(const tune_search *s, int64_t top, weft_text *text)
 
 /* ---- nothing fits ---- */
 
+/* By the reasons that most of them have. */
+static weft_status refuse_all(const tune_search *s, weft_error *err)
+{
+    enum { MOST = 3 };
+    weft_text text = {0};
+    weft_text_print(&text, "nothing can be planned: all %lld choices are refused",
+                    (long long)s->planned);
+    for (int i = 0; i < s->n_reasons && i < MOST; i++)
+        weft_text_print(&text, "%s %lld because: %s", i ? ";" : ",", (long long)s->reasons[i].n,
+                        s->reasons[i].text);
+    if (s->n_reasons > MOST)
+        weft_text_print(&text, "; and %d other reasons", s->n_reasons - MOST);
+    weft_status status = weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE, "%s", weft_text_get(&text));
+    weft_text_release(&text);
+    return status;
+}
+
 static weft_status refuse(const tune_search *s, weft_error *err)
 {
     weft_text text = {0};
-    if (!s->n) {
-        weft_status status =
-            weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
-                      "nothing can be planned: all %lld choices are refused, the last because: %s",
-                      (long long)s->planned, s->refusal.size ? weft_text_get(&s->refusal) : "?");
-        return status;
-    }
+    if (!s->n)
+        return refuse_all(s, err);
     const tune_result *r = &s->results[0];
     weft_text_add(&text, "nothing fits: of ");
     weft_text_print(&text, "%lld choices the smallest needs ", (long long)s->planned);
@@ -270,7 +285,10 @@ static weft_status write_best(const tune_search *s, const char *path, weft_error
     weft_print_seconds(&text, best->step_s);
     weft_text_add(&text, ", memory ");
     weft_print_bytes(&text, best->bytes);
-    weft_text_print(&text, " a rank, bound by %s\n", best->bound);
+    weft_text_print(&text, " a rank, bound by %s", best->bound);
+    if (best->profile)
+        weft_text_print(&text, ", by the GPU's profile %016" PRIx64, best->profile);
+    weft_text_add(&text, "\n");
     weft_status status = print_reasons(s, &text, err);
     status = status ? status : print_ini(s, &text, err);
     if (!status && text.out_of_memory)
@@ -280,7 +298,37 @@ static weft_status write_best(const tune_search *s, const char *path, weft_error
     return status;
 }
 
+/* At once, and not behind the search. */
+static weft_status check_file(const char *path, weft_error *err)
+{
+    if (access(path, F_OK) == 0)
+        return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
+                         "--write: %s is there already; name another file", path);
+    const char *slash = strrchr(path, '/');
+    char *folder = slash ? weft_format("%.*s", (int)(slash > path ? slash - path : 1), path)
+                         : weft_strdup(".");
+    struct stat st;
+    weft_status s = WEFT_OK;
+    if (!folder)
+        s = weft_fail_memory(err);
+    else if (stat(folder, &st) != 0 || !S_ISDIR(st.st_mode))
+        s = weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
+                      "--write %s: there is no folder %s; make it, or name a file elsewhere", path,
+                      folder);
+    else if (access(folder, W_OK) != 0)
+        s = weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
+                      "--write %s: the folder %s cannot be written to", path, folder);
+    weft_free(folder);
+    return s;
+}
+
 /* ---- the command ---- */
+
+static int processors(void)
+{
+    const weft_processors p = weft_cli_processors();
+    return weft_processors_share(&p, 1, 1, 1);
+}
 
 static weft_status tune(const weft_cli_options *options, const wishes *w, weft_text *text,
                         weft_error *err)
@@ -288,15 +336,15 @@ static weft_status tune(const weft_cli_options *options, const wishes *w, weft_t
     tune_space space = {0};
     tune_search s = {.space = &space,
                      .most_plans = (int)w->plans,
+                     .threads = processors(),
                      .for_memory = w->goal && strcmp(w->goal, "memory") == 0};
     weft_status status = check_fixed(&w->fixed, err), one;
     if (w->memory && (one = read_bytes(w->memory, &s.room, err)))
         status = one;
     if (w->limit && (one = read_seconds(w->limit, &s.limit_s, err)))
         status = one;
-    if (w->write && access(w->write, F_OK) == 0)
-        status = weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
-                           "--write: %s is there already; name another file", w->write);
+    if (w->write && (one = check_file(w->write, err)))
+        status = one;
     status = status ? status : tune_space_init(&space, options, &w->fixed, err);
     status = status ? status : tune_run(&s, err);
     if (!status && (s.n == 0 || !tune_fits(&s, &s.results[0])))

@@ -33,7 +33,8 @@ typedef struct tune_space {
     int n_with;
     char *depth_section, *depth_key; /* of the model; NULL: it does not say */
     int64_t depth;
-    int pp; /* which key is the degree of the pipeline; -1: none */
+    int pp;              /* which key is the degree of the pipeline; -1: none */
+    int64_t fixed_ranks; /* product of the degrees that --fix says */
 } tune_space;
 
 typedef struct tune_choice {
@@ -54,6 +55,7 @@ typedef struct tune_result {
     double bound_share;
     double room;                            /* bytes that the device has; 0: nobody knows */
     double arena, state, others, libraries; /* of bytes */
+    uint64_t profile;                       /* of the rates; 0: there is none */
     int waiting;                            /* shares of a micro-batch without a sample */
 } tune_result;
 
@@ -67,6 +69,8 @@ void tune_space_release(tune_space *space);
 bool tune_choice_fits(const tune_space *space, const tune_choice *choice);
 /* Has a key a meaning here? A plugin whose degree is 1 does nothing. */
 bool tune_key_counts(const tune_space *space, const tune_choice *choice, int key);
+/* How many keys differ from the INI. */
+int tune_choice_changes(const tune_space *space, const tune_choice *choice);
 /* Appends "tp.degree=8", ... of what differs from the INI. */
 void tune_choice_print(const tune_space *space, const tune_choice *choice, weft_text *text);
 /* The choice as edits behind the user's; strings are in `pool`. depth: blocks; 0: all. */
@@ -84,15 +88,22 @@ weft_status tune_estimate(const tune_space *space, const tune_choice *choice, tu
 
 /* ---- search.c ---- */
 
+/* Why plugins refuse choices, and how many. */
+typedef struct tune_reason {
+    char *text;
+    int64_t n;
+} tune_reason;
+
 typedef struct tune_search {
     const tune_space *space;
-    double room;     /* bytes a rank; 0: any */
-    bool for_memory; /* the smallest is wanted, not the fastest */
-    int most_plans;
-    double limit_s; /* 0: none */
+    double room;             /* bytes a rank; 0: any */
+    bool for_memory;         /* the smallest is wanted, not the fastest */
+    int most_plans, threads; /* how many plan at a time: the answer is the same */
+    double limit_s;          /* 0: none */
     int64_t planned, refused;
     bool cut, all;        /* cut: --limit has ended it; all: every choice was planned whole */
-    weft_text refusal;    /* the last one's words */
+    tune_reason *reasons; /* the most frequent first */
+    int n_reasons, reason_capacity;
     tune_result *results; /* whole plans, the best first */
     int n, capacity;
 } tune_search;

@@ -432,7 +432,7 @@ static void run_pipeline(course *a, course *b)
 {
     weft_lowered *const ranks[] = {&a->l, &b->l};
     weft_task_time *const out[] = {a->of, b->of};
-    assert_int_equal(weft_roofline_pipeline(&a->r, ranks, 2, 0, NULL, out, NULL), WEFT_OK);
+    assert_int_equal(weft_roofline_pipeline(&a->r, ranks, 2, 0, NULL, out, NULL, NULL), WEFT_OK);
 }
 
 /* Rank 0 has 10 s of products, puts aside in 2 * 5 s what it sends in 3 + 5 s, and has 4 s more.
