@@ -51,6 +51,9 @@ nobase_dist_doc_DATA += \
 	examples/outer/README.md \
 	examples/outer/outer.c \
 	examples/first.ini \
+	examples/flux-dev-plan.ini \
+	examples/flux-latents.py \
+	examples/flux.ini \
 	examples/gate_up/Makefile \
 	examples/gate_up/README.md \
 	examples/gate_up/gate_up.c \

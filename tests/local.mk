@@ -513,6 +513,7 @@ dist_check_SCRIPTS += \
 	tests/scripts/check-float8 \
 	tests/scripts/check-float8-head \
 	tests/scripts/check-float8-random \
+	tests/scripts/check-flux \
 	tests/scripts/check-gathers \
 	tests/scripts/check-generate \
 	tests/scripts/check-gpu-kit \
