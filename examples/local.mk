@@ -84,6 +84,10 @@ nobase_dist_doc_DATA += \
 	examples/softcap/Makefile \
 	examples/softcap/README.md \
 	examples/softcap/softcap.c \
+	examples/spiral/Makefile \
+	examples/spiral/README.md \
+	examples/spiral/spiral.c \
+	examples/spiral/spiral.ini \
 	examples/squash/Makefile \
 	examples/squash/README.md \
 	examples/squash/squash.c \
