@@ -59,7 +59,7 @@ def main():
         clip += [math.sin((1 + d) * (x + 2 * y)) for d in range(a.clip)]
     write(a.file, {"latents": ([a.samples, a.channels, size, size], latents), "t5": ([a.samples, a.text, a.t5], t5), "clip": ([a.samples, a.clip], clip)})
     if a.empty:
-        write(a.empty, {"t5": ([1, a.text, a.t5], [0.0] * (a.text * a.t5)), "clip": ([1, a.clip], [0.0] * a.clip)})
+        write(a.empty, {"t5": ([1, a.text, a.t5], [1.0] * (a.text * a.t5)), "clip": ([1, a.clip], [1.0] * a.clip)})
 
 
 main()

@@ -216,19 +216,34 @@ static off_t octal(const char *p, size_t n)
     return x;
 }
 
+/* Does an extended head say another name or size than the plain one? Times are all that most say.
+ */
+static bool renames(const latents_tar *t, off_t at, off_t size)
+{
+    char text[MOST_HEAD + 1];
+    weft_error err = {0};
+    const bool unread = size > MOST_HEAD || read_at(t, text, (size_t)size, at, &err) != WEFT_OK;
+    text[unread ? 0 : size] = '\0';
+    weft_error_release(&err);
+    return unread || strstr(text, " path=") || strstr(text, " size=") ||
+           strstr(text, " GNU.sparse");
+}
+
 static weft_status read_members(latents_tar *t, weft_error *err)
 {
     weft_status s = WEFT_OK;
-    for (off_t at = 0; !s && at + BLOCK <= t->size;) {
+    bool ended = false; /* an archive ends in zeros: one that was cut off does not */
+    for (off_t at = 0; !s && !ended && at + BLOCK <= t->size;) {
         char head[BLOCK], name[MOST_NAME];
-        if ((s = read_at(t, head, sizeof head, at, err)) || !head[0])
+        if ((s = read_at(t, head, sizeof head, at, err)) || (ended = !head[0]))
             break;
         const off_t size = octal(head + 124, 12);
         const char type = head[156];
         if (size < 0 || at + BLOCK + size > t->size)
             return bad(t, "", "it is no tar file, or ends too early", err);
-        if (type == 'L' || type == 'x')
-            return bad(t, "", "a name in it is longer than 100 bytes, or an extended one", err);
+        if (type == 'L' || type == 'S' || (type == 'x' && renames(t, at + BLOCK, size)))
+            return bad(t, "", "it has names of more than 100 bytes, sparse files or huge ones",
+                       err);
         const bool has_prefix = memcmp(head + 257, "ustar", 5) == 0 && head[345];
         snprintf(name, sizeof name, "%.*s%s%.*s", has_prefix ? 155 : 0, head + 345,
                  has_prefix ? "/" : "", 100, head);
@@ -236,6 +251,8 @@ static weft_status read_members(latents_tar *t, weft_error *err)
             s = add_member(t, name, at + BLOCK, size, err);
         at += BLOCK + (size + BLOCK - 1) / BLOCK * BLOCK;
     }
+    if (!s && !ended)
+        s = bad(t, "", "it ends too early", err);
     for (int64_t i = 0; !s && i < t->n; i++)
         for (int k = 0; k < LATENTS_KINDS && !s; k++)
             if (t->sizes.there[k] && !t->entries[i].of[k].bytes)
