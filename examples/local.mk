@@ -51,6 +51,9 @@ nobase_dist_doc_DATA += \
 	examples/outer/README.md \
 	examples/outer/outer.c \
 	examples/first.ini \
+	examples/flux-dev-plan.ini \
+	examples/flux-latents.py \
+	examples/flux.ini \
 	examples/gate_up/Makefile \
 	examples/gate_up/README.md \
 	examples/gate_up/gate_up.c \
@@ -81,6 +84,10 @@ nobase_dist_doc_DATA += \
 	examples/softcap/Makefile \
 	examples/softcap/README.md \
 	examples/softcap/softcap.c \
+	examples/spiral/Makefile \
+	examples/spiral/README.md \
+	examples/spiral/spiral.c \
+	examples/spiral/spiral.ini \
 	examples/squash/Makefile \
 	examples/squash/README.md \
 	examples/squash/squash.c \

@@ -225,7 +225,7 @@ bench_experts_CPPFLAGS = $(bench_cpu_kernels_CPPFLAGS)
 bench_experts_CFLAGS = $(bench_cpu_kernels_CFLAGS)
 bench_experts_LDADD = plugins/moe/libmoe.la $(bench_cpu_kernels_LDADD)
 CLEANFILES += $(EXTRA_PROGRAMS) tests/vetted/turn
-EXTRA_DIST += bench/checkpoint bench/checkpoint.py bench/context bench/float8.py bench/gpu \
+EXTRA_DIST += bench/checkpoint bench/checkpoint.py bench/context bench/float8.py bench/flux.py bench/gpu \
 	bench/lock bench/pairs bench/peer bench/pipeline bench/pipeline.py \
 	bench/ranks bench/threads bench/tokenize_peers.py bench/torch_ceilings.py bench/torch_llama.py
 
@@ -514,6 +514,7 @@ dist_check_SCRIPTS += \
 	tests/scripts/check-float8 \
 	tests/scripts/check-float8-head \
 	tests/scripts/check-float8-random \
+	tests/scripts/check-flux \
 	tests/scripts/check-gathers \
 	tests/scripts/check-generate \
 	tests/scripts/check-gpu-kit \

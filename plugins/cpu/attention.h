@@ -3,18 +3,10 @@
  * What a query may see follows from `index` and `segments` alone; tiles where nothing is seen are
  * skipped, tiles where all is seen need no mask. Scores are kept in units of log 2. */
 
-enum {
-    IN_Q,
-    IN_K,
-    IN_V,
-    IN_INDEX_Q,
-    IN_INDEX_K,
-    IN_SEGMENTS_Q,
-    IN_SEGMENTS_K,
-    IN_OUT,
-    IN_LSE,
-    IN_DOUT
-};
+enum { IN_Q, IN_K, IN_V, IN_INDEX_Q, IN_INDEX_K, IN_SEGMENTS_Q, IN_SEGMENTS_K };
+
+/* The last operands of a gradient, counted from the end. */
+enum { FROM_END_DOUT = 1, FROM_END_LSE, FROM_END_OUT };
 
 #define LOG2_E 1.4426950408889634
 #define LN_2   0.6931471805599453
@@ -42,6 +34,8 @@ typedef struct tile {
 
 static sight tile_sight(const weft_call *call, const cpu_attention *a, tile t)
 {
+    if (!a->hides)
+        return SEES_ALL;
     range iq = range_of(ints(&call->ins[IN_INDEX_Q]) + t.i, t.m),
           ik = range_of(ints(&call->ins[IN_INDEX_K]) + t.j, t.n);
     if (a->causal && ik.least > iq.most)
@@ -58,19 +52,20 @@ static sight tile_sight(const weft_call *call, const cpu_attention *a, tile t)
 static void tile_mask(const weft_call *call, const cpu_attention *a, tile t, sight seen,
                       float *scores)
 {
+    for (int64_t r = 0; r < t.m; r++)
+        for (int64_t c = t.n; c < CPU_TILE; c++)
+            scores[r * CPU_TILE + c] = -INFINITY;
+    if (seen != SEES_SOME)
+        return;
     const int32_t *iq = ints(&call->ins[IN_INDEX_Q]) + t.i,
                   *ik = ints(&call->ins[IN_INDEX_K]) + t.j;
     const int32_t *sq = ints(&call->ins[IN_SEGMENTS_Q]) + t.b * a->q_rows + t.i,
                   *sk = ints(&call->ins[IN_SEGMENTS_K]) + t.b * a->k_rows + t.j;
     for (int64_t r = 0; r < t.m; r++, scores += CPU_TILE) {
         int32_t last = a->causal ? iq[r] : INT32_MAX, segment = sq[r];
-        if (seen == SEES_SOME) {
 #pragma omp simd
-            for (int64_t c = 0; c < t.n; c++)
-                scores[c] = ((ik[c] > last) | (sk[c] != segment)) != 0 ? -INFINITY : scores[c];
-        }
-        for (int64_t c = t.n; c < CPU_TILE; c++)
-            scores[c] = -INFINITY;
+        for (int64_t c = 0; c < t.n; c++)
+            scores[c] = ((ik[c] > last) | (sk[c] != segment)) != 0 ? -INFINITY : scores[c];
     }
 }
 

@@ -51,7 +51,8 @@ static void load_queries(const weft_call *call, const cpu_attention *a, backward
     int64_t at = at_q(a, t.b, t.i, head), stride = a->heads * a->head_dim;
     cells_load(&call->ins[IN_Q], at, stride, t.m, a->head_dim, a->padded,
                cells_load_factor(score_factor(a)), w.q);
-    cells_load(&call->ins[IN_DOUT], at, stride, t.m, a->head_dim, a->padded, 1.0f, w.dout);
+    cells_load(&call->ins[call->n_ins - FROM_END_DOUT], at, stride, t.m, a->head_dim, a->padded,
+               1.0f, w.dout);
 }
 
 static void load_keys(const weft_call *call, const cpu_attention *a, backward_tiles w, tile t,
@@ -69,7 +70,7 @@ static void load_keys(const weft_call *call, const cpu_attention *a, backward_ti
 static void weights(const weft_call *call, const cpu_attention *a, backward_tiles w, tile t,
                     sight seen, int64_t head)
 {
-    const float *lse = call->ins[IN_LSE].data;
+    const float *lse = call->ins[call->n_ins - FROM_END_LSE].data;
     tile_product(t.m, CPU_TILE, cells(a->head_dim),
                  (operands){w.q, w.k_turned, w.p, cells(a->padded), 1, CPU_TILE, CPU_TILE}, false);
     cells_scale(w.p, t.m, score_factor(a));
@@ -184,8 +185,8 @@ static void delta_row(const weft_call *call, const cpu_attention *a, int64_t row
     double sum = 0.0;
     for (int64_t e = 0; e < a->head_dim; e += CPU_BLOCK) {
         int64_t n = least(CPU_BLOCK, a->head_dim - e), at = row * a->head_dim + e;
-        const float *px = load(&call->ins[IN_OUT], at, n, x),
-                    *py = load(&call->ins[IN_DOUT], at, n, y);
+        const float *px = load(&call->ins[call->n_ins - FROM_END_OUT], at, n, x),
+                    *py = load(&call->ins[call->n_ins - FROM_END_DOUT], at, n, y);
         float part = 0.0f;
 #pragma omp simd reduction(+ : part)
         for (int64_t i = 0; i < n; i++)

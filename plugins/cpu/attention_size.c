@@ -3,7 +3,7 @@
 
 #include <math.h>
 
-enum { Q, K, V, INDEX_Q, INDEX_K, SEGMENTS_Q, SEGMENTS_K, OUT, LSE, DOUT };
+enum { Q, K, V, INDEX_Q, INDEX_K, SEGMENTS_Q, SEGMENTS_K };
 
 /* Bytes that one walk over the tiles may spend on whole rows of dq; beyond, two walks are taken
  * instead. */
@@ -14,12 +14,19 @@ static bool is_half(weft_dtype dtype)
     return dtype == WEFT_F32 || dtype == WEFT_BF16;
 }
 
+/* Are some places hidden from others? Else there are neither places nor documents. */
+static bool hides(const weft_call *call)
+{
+    return call->n_ins > SEGMENTS_K;
+}
+
 static bool types_fit(const weft_call *call, bool backward)
 {
+    const weft_tensor *last = &call->ins[call->n_ins - 3]; /* out, lse, dout of a gradient */
     for (int i = Q; i <= V; i++)
         if (!is_half(call->ins[i].dtype) || call->ins[i].n_dims != 3)
             return false;
-    for (int i = INDEX_Q; i <= SEGMENTS_K; i++)
+    for (int i = INDEX_Q; i <= SEGMENTS_K && hides(call); i++)
         if (call->ins[i].dtype != WEFT_I32)
             return false;
     if (!backward)
@@ -27,8 +34,7 @@ static bool types_fit(const weft_call *call, bool backward)
     for (int i = 0; i < 3; i++)
         if (!is_half(call->outs[i].dtype))
             return false;
-    return is_half(call->ins[OUT].dtype) && call->ins[LSE].dtype == WEFT_F32 &&
-           is_half(call->ins[DOUT].dtype);
+    return is_half(last[0].dtype) && last[1].dtype == WEFT_F32 && is_half(last[2].dtype);
 }
 
 static bool multiplies_bf16(const weft_call *call, bool backward)
@@ -36,14 +42,14 @@ static bool multiplies_bf16(const weft_call *call, bool backward)
     for (int i = Q; i <= V; i++)
         if (call->ins[i].dtype != WEFT_BF16)
             return false;
-    return (!backward || call->ins[DOUT].dtype == WEFT_BF16) && call->queue &&
+    return (!backward || call->ins[call->n_ins - 1].dtype == WEFT_BF16) && call->queue &&
            call->queue->products == CPU_PRODUCTS_BF16 && cpu_has_bf16_dots();
 }
 
 /* Unless the attribute says no. */
 static bool is_causal(const weft_call *call)
 {
-    return !weft_call_has(call, "causal") || weft_call_int(call, "causal") != 0;
+    return hides(call) && (!weft_call_has(call, "causal") || weft_call_int(call, "causal") != 0);
 }
 
 /* One walk costs 5 tile products and cuts work by (batch row, kv head) only; two walks cost 7 and
@@ -78,7 +84,8 @@ static double operations_of(const cpu_attention *a, bool backward)
 
 bool cpu_attention_read(const weft_call *call, bool backward, cpu_attention *a)
 {
-    if (call->n_ins != (backward ? 10 : 7) || call->n_outs != (backward ? 3 : 2) ||
+    const int known = hides(call) ? 7 : 3;
+    if (call->n_ins != known + (backward ? 3 : 0) || call->n_outs != (backward ? 3 : 2) ||
         !types_fit(call, backward))
         return false;
     const weft_tensor *q = &call->ins[Q], *k = &call->ins[K], *v = &call->ins[V];
@@ -98,6 +105,7 @@ bool cpu_attention_read(const weft_call *call, bool backward, cpu_attention *a)
         .group = k->whole[2] > 0 ? q->whole[2] / k->whole[2] : 1,
         .scale = weft_call_real(call, "scale"),
         .causal = is_causal(call),
+        .hides = hides(call),
         .bf16 = multiplies_bf16(call, backward),
     };
     a->threads = cpu_threads_for(call, operations_of(a, backward));

@@ -192,7 +192,8 @@ typedef struct cpu_attention {
     int64_t head_lo, kv_lo, group; /* global number of the first local head; q heads per k head */
     double scale;
     bool causal;
-    bool bf16; /* products are of bf16: q, k, v and dout are, and the rank multiplies them so */
+    bool hides; /* it has places and documents; else every place sees every other */
+    bool bf16;  /* products are of bf16: q, k, v and dout are, and the rank multiplies them so */
     int threads;
     bool one_pass;  /* backward: dq, dk and dv in one walk over the tiles */
     int64_t floats; /* workspace of one thread */

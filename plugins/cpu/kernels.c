@@ -129,9 +129,9 @@ enum { PRIORITY = 10 };
                                             .workspace = cpu_grouped_workspace,                    \
                                             .launch = cpu_grouped_launch, .optional = true         \
     }
-#define ATTENTION(name_)                                                                           \
+#define ATTENTION(op_, name_)                                                                      \
     {                                                                                              \
-        HEAD(name_, #name_ "_tiled", false),                                                       \
+        HEAD(op_, #name_ "_tiled", false),                                                         \
             .accepts = accepts_##name_, .workspace = cpu_##name_##_workspace,                      \
             .prepare = cpu_##name_##_prepare, .release = cpu_attention_release,                    \
             .launch = launch_##name_                                                               \
@@ -147,8 +147,10 @@ const weft_kernel cpu_kernels[] = {
     GROUPED(grouped),
     GROUPED(grouped_dx),
     GROUPED(grouped_dw),
-    ATTENTION(attention),
-    ATTENTION(attention_dx),
+    ATTENTION(attention, attention),
+    ATTENTION(attention_dx, attention_dx),
+    ATTENTION(full_attention, attention),
+    ATTENTION(full_attention_dx, attention_dx),
     {.op = "attention",
      .device = "cpu",
      .name = "attention_decode",

@@ -38,13 +38,13 @@ enum { PRIORITY = 10 };
     {                                                                                              \
         HEAD(name_, accumulates_), .types = types_, .workspace = workspace_, .launch = launch_     \
     }
-#define ATTENTION(name_, accumulates_)                                                             \
+#define ATTENTION(op_, name_, accumulates_)                                                        \
     {                                                                                              \
-        HEAD(name_, accumulates_), .accepts = cuda_attention_accepts,                              \
-                                   .workspace = cuda_##name_##_workspace,                          \
-                                   .work = cuda_##name_##_work, .loads = cuda_dnn_loads,           \
-                                   .prepare = cuda_attention_prepare, .release = cuda_dnn_release, \
-                                   .launch = cuda_##name_##_launch                                 \
+        HEAD(op_, accumulates_), .accepts = cuda_attention_accepts,                                \
+                                 .workspace = cuda_##name_##_workspace,                            \
+                                 .work = cuda_##name_##_work, .loads = cuda_dnn_loads,             \
+                                 .prepare = cuda_attention_prepare, .release = cuda_dnn_release,   \
+                                 .launch = cuda_##name_##_launch                                   \
     }
 #define ELEMENTWISE(name_, types_) KERNEL(name_, true, types_, cuda_elementwise_launch)
 #define LOSS(name_, adds_, types_) KERNEL(name_, adds_, types_, cuda_loss_launch)
@@ -92,8 +92,10 @@ const weft_kernel cuda_kernels[] = {
     EACH(linear_each),
     EACH(linear_each_dx),
     EACH(linear_each_dw),
-    ATTENTION(attention, false),
-    ATTENTION(attention_dx, true),
+    ATTENTION(attention, attention, false),
+    ATTENTION(attention_dx, attention_dx, true),
+    ATTENTION(full_attention, attention, false),
+    ATTENTION(full_attention_dx, attention_dx, true),
     KERNEL(attention_merge, false, "hfhf>hf", cuda_attention_merge_launch),
     IF(add, true, "h>h", accepts_sum, cuda_add_launch),
     KERNEL(add_bias, true, "hh>h", cuda_bias_launch),

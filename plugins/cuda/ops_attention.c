@@ -5,8 +5,20 @@
 
 #include <math.h>
 
-enum { Q, K, V, INDEX_Q, INDEX_K, SEGMENTS_Q, SEGMENTS_K, OUT, LSE, DOUT };
+enum { Q, K, V, INDEX_Q, INDEX_K, SEGMENTS_Q, SEGMENTS_K };
 enum { MOST_HEAD = 256 };
+
+/* Are some places hidden from others? Else there are neither places nor documents. */
+static bool hides(const weft_call *call)
+{
+    return call->n_ins > SEGMENTS_K;
+}
+
+/* The last operands of a gradient: out, lse, dout; NULL: it is none. */
+static const weft_tensor *of_gradient(const weft_call *call)
+{
+    return call->n_ins > (hides(call) ? 7 : 3) ? &call->ins[call->n_ins - 3] : NULL;
+}
 
 static bool is_narrow(const weft_tensor *t)
 {
@@ -15,18 +27,18 @@ static bool is_narrow(const weft_tensor *t)
 
 bool cuda_attention_accepts(const weft_call *call)
 {
-    const weft_tensor *in = call->ins, *q = &in[Q], *k = &in[K];
+    const weft_tensor *in = call->ins, *q = &in[Q], *k = &in[K], *last = of_gradient(call);
     int64_t d = q->grain[2], rows = q->size[1] > k->size[1] ? q->size[1] : k->size[1];
-    for (int i = INDEX_Q; i <= SEGMENTS_K; i++)
+    for (int i = INDEX_Q; i <= SEGMENTS_K && hides(call); i++)
         if (in[i].dtype != WEFT_I32)
             return false;
-    for (int i = 0; i < call->n_ins; i++)
-        if (i != LSE && (i < INDEX_Q || i > SEGMENTS_K) && !is_narrow(&in[i]))
+    for (int i = Q; i <= V; i++)
+        if (!is_narrow(&in[i]))
             return false;
     for (int i = 0; i < call->n_outs; i++)
         if (!is_narrow(&call->outs[i]))
             return false;
-    if (call->n_ins > LSE && in[LSE].dtype != WEFT_F32)
+    if (last && (!is_narrow(&last[0]) || last[1].dtype != WEFT_F32 || !is_narrow(&last[2])))
         return false;
     return d >= 1 && d <= MOST_HEAD && q->size[0] <= 65535 && q->size[2] / d <= 65535 &&
            rows * q->size[0] * (q->size[2] / d) < INT32_MAX && k->whole[2] > 0;
@@ -37,7 +49,7 @@ static int matrix_size(const weft_call *call, const cuda_attention_args *a)
 {
     bool halves = call->ins[Q].dtype == WEFT_BF16 && call->ins[K].dtype == WEFT_BF16 &&
                   call->ins[V].dtype == WEFT_BF16 &&
-                  (call->n_ins <= DOUT || call->ins[DOUT].dtype == WEFT_BF16);
+                  (!of_gradient(call) || of_gradient(call)[2].dtype == WEFT_BF16);
     if (!halves || a->d % 8 != 0)
         return 0;
     return a->d <= 64 ? 64 : a->d <= 128 ? 128 : 256;
@@ -56,10 +68,6 @@ static cuda_attention_args args_of(const weft_call *call)
     cuda_attention_args a = {.q = cuda_view_of(q),
                              .k = cuda_view_of(k),
                              .v = cuda_view_of(&in[V]),
-                             .index_q = in[INDEX_Q].data,
-                             .index_k = in[INDEX_K].data,
-                             .segments_q = in[SEGMENTS_Q].data,
-                             .segments_k = in[SEGMENTS_K].data,
                              .batch = (int32_t)q->size[0],
                              .q_rows = (int32_t)q->size[1],
                              .k_rows = (int32_t)k->size[1],
@@ -69,10 +77,14 @@ static cuda_attention_args args_of(const weft_call *call)
                              .head_lo = (int32_t)(q->lo[2] / d),
                              .kv_lo = (int32_t)(k->lo[2] / d),
                              .group = (int32_t)(q->whole[2] / k->whole[2]),
-                             .causal = 1,
                              .scale = (float)(scale != 0.0 ? scale : 1.0 / sqrt((double)d))};
-    if (weft_call_has(call, "causal"))
-        a.causal = weft_call_int(call, "causal") != 0;
+    if (!hides(call))
+        return a;
+    a.index_q = in[INDEX_Q].data;
+    a.index_k = in[INDEX_K].data;
+    a.segments_q = in[SEGMENTS_Q].data;
+    a.segments_k = in[SEGMENTS_K].data;
+    a.causal = !weft_call_has(call, "causal") || weft_call_int(call, "causal") != 0;
     return a;
 }
 
@@ -229,9 +241,9 @@ weft_status cuda_attention_dx_launch(const weft_call *call, weft_error *err)
     int64_t heads = (int64_t)a.batch * a.q_rows * a.heads, warps = CUDA_THREADS / 32;
     int size = matrix_size(call, &a);
     weft_status s = cuda_check_workspace(call, dx_bytes(call), err);
-    a.out = cuda_view_of(&call->ins[OUT]);
-    a.lse = call->ins[LSE].data;
-    a.dout = cuda_view_of(&call->ins[DOUT]);
+    a.out = cuda_view_of(&of_gradient(call)[0]);
+    a.lse = of_gradient(call)[1].data;
+    a.dout = cuda_view_of(&of_gradient(call)[2]);
     a.dq = cuda_view_of(&call->outs[0]);
     a.dk = cuda_view_of(&call->outs[1]);
     a.dv = cuda_view_of(&call->outs[2]);

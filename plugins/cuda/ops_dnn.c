@@ -10,7 +10,19 @@
 #include <math.h>
 #include <stdio.h>
 
-enum { Q, K, V, INDEX_Q, INDEX_K, SEGMENTS_Q, SEGMENTS_K, OUT, LSE, DOUT };
+enum { Q, K, V, INDEX_Q, INDEX_K, SEGMENTS_Q, SEGMENTS_K };
+
+/* Are some places hidden from others? Else there are neither places nor documents. */
+static bool hides(const weft_call *call)
+{
+    return call->n_ins > SEGMENTS_K;
+}
+
+/* The last operands of a gradient: out, lse, dout; NULL: it is none. */
+static const weft_tensor *of_gradient(const weft_call *call)
+{
+    return call->n_ins > (hides(call) ? 7 : 3) ? &call->ins[call->n_ins - 3] : NULL;
+}
 
 /* ---- which calls ---- */
 
@@ -78,7 +90,7 @@ static bool find_part(const weft_tensor *index_q, const weft_tensor *index_k, ro
 
 static bool is_causal(const weft_call *call)
 {
-    return !weft_call_has(call, "causal") || weft_call_int(call, "causal") != 0;
+    return hides(call) && (!weft_call_has(call, "causal") || weft_call_int(call, "causal") != 0);
 }
 
 static bool find_rows(const weft_call *call, rows *out)
@@ -113,15 +125,15 @@ static bool is_half(const weft_tensor *t)
 /* NULL: cuDNN may have a kernel; else why it has none. */
 static const char *refuse(const weft_call *call)
 {
-    const weft_tensor *in = call->ins;
-    const bool backward = call->n_ins > DOUT, causal = is_causal(call);
+    const weft_tensor *in = call->ins, *last = of_gradient(call);
+    const bool causal = is_causal(call);
     const int64_t d = in[Q].grain[2];
     if (!is_half(&in[Q]) || !is_half(&in[K]) || !is_half(&in[V]) ||
-        (backward && (!is_half(&in[OUT]) || !is_half(&in[DOUT]))))
+        (last && (!is_half(&last[0]) || !is_half(&last[2]))))
         return "operands are not all bf16";
     if (d % 8 != 0 || d > 256)
         return "a head has more than 256 elements, or no multiple of 8";
-    if (!in[SEGMENTS_Q].facts.alike || !in[SEGMENTS_K].facts.alike)
+    if (hides(call) && (!in[SEGMENTS_Q].facts.alike || !in[SEGMENTS_K].facts.alike))
         return "a sample may have several documents";
     if (causal && (!in[INDEX_Q].facts.runs || !in[INDEX_K].facts.runs))
         return "the places of queries and keys are not known before";
@@ -148,7 +160,7 @@ static cuda_dnn_attention describe(const weft_call *call, const rows *r)
                                 .q_rows = q->size[1],
                                 .k_rows = k->size[1],
                                 .causal = r->causal,
-                                .backward = call->n_ins > DOUT};
+                                .backward = of_gradient(call) != NULL};
 }
 
 /* Where a launch has what; NULL: it is not needed, or is in the call's own memory. The sums of dq
@@ -176,7 +188,7 @@ static bool is_direct(const weft_call *call, int i)
 static places lay_out(const weft_call *call, void *base)
 {
     const weft_tensor *q = &call->ins[Q], *k = &call->ins[K];
-    const bool backward = call->n_ins > DOUT;
+    const bool backward = of_gradient(call) != NULL;
     const int64_t heads = q->size[0] * q->size[1] * (q->size[2] / q->grain[2]);
     places p = {0};
     p.lse = take(base, &p.bytes, (size_t)heads * sizeof(float));
@@ -339,7 +351,7 @@ weft_status cuda_dnn_launch(const weft_call *call, weft_error *err)
     const prepared *p = call->state;
     const rows *r = &p->rows;
     const weft_tensor *in = call->ins;
-    const bool backward = call->n_ins > DOUT;
+    const bool backward = of_gradient(call) != NULL;
     const places at = lay_out(call, call->workspace);
     float scale = scale_of(call), lowest = -INFINITY, one = 1.0f;
     void *memory[DNN_NAMES] = {[DNN_Q] = row(&in[Q], r->q_lo),
@@ -353,11 +365,11 @@ weft_status cuda_dnn_launch(const weft_call *call, weft_error *err)
     if (s)
         return s;
     if (backward) {
-        memory[DNN_OUT] = row(&in[OUT], r->q_lo);
-        memory[DNN_DOUT] = row(&in[DOUT], r->q_lo);
+        memory[DNN_OUT] = row(&of_gradient(call)[0], r->q_lo);
+        memory[DNN_DOUT] = row(&of_gradient(call)[2], r->q_lo);
         memory[DNN_DELTA] = at.delta;
         memory[DNN_DQ_SUMS] = at.dq_sums;
-        s = move_lse(call, r, in[LSE].data, at.lse, true, err);
+        s = move_lse(call, r, of_gradient(call)[1].data, at.lse, true, err);
     }
     for (int i = 0; i < (backward ? 3 : 1); i++)
         memory[backward ? DNN_DQ + i : DNN_OUT] = at.made[i] ? at.made[i] : call->outs[i].data;

@@ -1,11 +1,34 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Grouped-query attention with causality by `index` and document masks by `segments`; neither is
- * ever taken from the order in memory. */
+ * ever taken from the order in memory. full_attention is the same without both: every place sees
+ * every other. */
 #include "ops.h"
 
 #include <math.h>
 
-enum { Q, K, V, INDEX_Q, INDEX_K, SEGMENTS_Q, SEGMENTS_K, OUT, LSE, DOUT };
+enum { Q, K, V, INDEX_Q, INDEX_K, SEGMENTS_Q, SEGMENTS_K };
+
+/* Are some places hidden from others? */
+static bool hides(const weft_call *call)
+{
+    return call->n_ins > SEGMENTS_K;
+}
+
+/* The last operands of a gradient. */
+static const weft_tensor *out_of(const weft_call *call)
+{
+    return &call->ins[call->n_ins - 3];
+}
+
+static const weft_tensor *lse_of(const weft_call *call)
+{
+    return &call->ins[call->n_ins - 2];
+}
+
+static const weft_tensor *dout_of(const weft_call *call)
+{
+    return &call->ins[call->n_ins - 1];
+}
 
 /* Sizes of a call; heads are this rank's. */
 typedef struct shape {
@@ -27,7 +50,8 @@ static shape shape_of(const weft_call *call)
         .kv_heads = k->size[2] / d,
         .d = d,
         .scale = scale != 0.0 ? scale : 1.0 / sqrt((double)d),
-        .causal = !weft_call_has(call, "causal") || weft_call_int(call, "causal") != 0,
+        .causal =
+            hides(call) && (!weft_call_has(call, "causal") || weft_call_int(call, "causal") != 0),
     };
 }
 
@@ -52,6 +76,8 @@ static int64_t at_k(const shape *s, int64_t b, int64_t j, int64_t head)
 
 static bool sees(const weft_call *call, const shape *s, int64_t b, int64_t i, int64_t j)
 {
+    if (!hides(call))
+        return true;
     if (s->causal && op_get_int(&call->ins[INDEX_K], j) > op_get_int(&call->ins[INDEX_Q], i))
         return false;
     return op_get_int(&call->ins[SEGMENTS_Q], b * s->queries + i) ==
@@ -123,10 +149,9 @@ typedef struct sums {
 static void backward_row(const weft_call *call, const shape *s, int64_t b, int64_t i, int64_t head,
                          int64_t kv, sums t)
 {
-    const weft_tensor *q = &call->ins[Q], *k = &call->ins[K], *dout = &call->ins[DOUT];
+    const weft_tensor *q = &call->ins[Q], *k = &call->ins[K], *dout = dout_of(call);
     int64_t q0 = at_q(s, b, i, head);
-    double lse = op_get(&call->ins[LSE], q0 / s->d),
-           delta = dot(dout, q0, &call->ins[OUT], q0, s->d);
+    double lse = op_get(lse_of(call), q0 / s->d), delta = dot(dout, q0, out_of(call), q0, s->d);
 
     for (int64_t j = 0; j < s->keys; j++) {
         int64_t k0 = at_k(s, b, j, kv);
@@ -314,6 +339,45 @@ const weft_op ops_attention_dx = {
     .flops = attention_dx_flops,
     .infer = attention_dx_infer,
     .ring = &ring_dx,
+};
+
+static const weft_ring full_ring = {.rule = "b s h, b s h, b s h -> b s h, b s h",
+                                    .index = "s",
+                                    .travels = "1 2",
+                                    .merge = "attention_merge"};
+static const weft_ring full_ring_dx = {
+    .rule = "b s h, b s h, b s h, b s h, b s h, b s h -> b s h, b s h, b s h",
+    .index = "s",
+    .travels = "1 2",
+    .returns = "1 2",
+};
+
+const weft_op ops_full_attention = {
+    .name = "full_attention",
+    .summary = "attention in which every place sees every other",
+    .family = "attention",
+    .rule = "b q h, b [k] h, b [k] h -> b q h, b q h",
+    .grad = (const char *const[]){"0 1 2: full_attention_dx 0 1 2 r0 r1 dy", NULL},
+    .attrs = "scale, ring",
+    .flags = WEFT_OP_HALF | WEFT_OP_STAT | WEFT_OP_MATMUL,
+    .plain = attention_plain,
+    .flops = attention_flops,
+    .infer = attention_infer,
+    .ring = &full_ring,
+};
+
+const weft_op ops_full_attention_dx = {
+    .name = "full_attention_dx",
+    .summary = "gradients of full_attention's q, k and v",
+    .family = "attention",
+    .rule = "b q h, b [k] h, b [k] h, b q h, b q h, b q h -> b q h, b [k] h, b [k] h",
+    .linear = "5",
+    .attrs = "scale, ring",
+    .flags = WEFT_OP_HALF | WEFT_OP_MATMUL,
+    .plain = attention_dx_plain,
+    .flops = attention_dx_flops,
+    .infer = attention_dx_infer,
+    .ring = &full_ring_dx,
 };
 
 const weft_op ops_attention_merge = {

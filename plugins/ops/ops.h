@@ -16,7 +16,7 @@
     X(rms_norm) X(rms_norm_dx) X(rms_norm_dw) X(head_norm) X(head_norm_dx) X(head_norm_dw) \
     X(layer_norm) X(layer_norm_dx) X(layer_norm_dw) \
     X(angles) X(rope) X(rope_dx) X(attention) X(attention_dx) \
-    X(attention_merge) X(cache) \
+    X(full_attention) X(full_attention_dx) X(attention_merge) X(cache) \
     X(silu_mul) X(silu_mul_dx) X(gelu) X(gelu_dx) \
     X(chunk) X(unchunk) \
     X(max_v) X(sumexp) X(sumexp_dx) X(pick) X(pick_dx) X(nll) X(nll_de) X(nll_dt) \

@@ -242,8 +242,8 @@ static void write_ini(weft_text *ini, const char *plugins, const char *rest)
     const char *fixtures = getenv("WEFT_TEST_FIXTURES");
     if (!fixtures)
         fail_msg("set WEFT_TEST_FIXTURES to the folder that holds the fixture plugins' .so files");
-    weft_text_print(ini, "[weft]\nplugin_path = %s/../run\nplugins = given %s\n%s", fixtures,
-                    plugins, rest);
+    weft_text_print(ini, "[weft]\nplugin_path = %s/../run\nplugins = %s%s\n%s", fixtures,
+                    strstr(plugins, "latents") ? "" : "given ", plugins, rest);
 }
 
 void model_run_start(model_run *m, const char *plugins, const char *rest)

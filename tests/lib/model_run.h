@@ -42,8 +42,8 @@ typedef struct model_run {
 } model_run;
 
 /* plugins: the list, by blanks; data and tokenizer are the fixture `given` (for a vocabulary of
- * other than 50 ids: [given] vocab_size), the others those of the build tree. rest: what follows in
- * the INI, from inside [weft] on. */
+ * other than 50 ids: [given] vocab_size) unless `latents` is listed, the others those of the build
+ * tree. rest: what follows in the INI, from inside [weft] on. */
 void model_run_start(model_run *m, const char *plugins, const char *rest);
 /* Safe in any state. */
 void model_run_release(model_run *m);

@@ -74,8 +74,10 @@ void attention_heads(weft_tensor *t, const attention_case *c, bool kv)
 
 void attention_forward(trial *t, const attention_case *c, const char *op)
 {
-    trial_init(t, op);
-    trial_int(t, "causal", c->mask <= MASK_DOCUMENTS || c->mask >= MASK_LATE);
+    const bool full = c->mask == MASK_FULL;
+    trial_init(t, !full ? op : strcmp(op, "attention") ? "full_attention_dx" : "full_attention");
+    if (!full)
+        trial_int(t, "causal", c->mask <= MASK_DOCUMENTS || c->mask >= MASK_LATE);
     trial_real(t, "scale", c->scale);
     if (c->mask == MASK_HALF || c->mask == MASK_HALF_KEYS)
         trial_int(t, "ring", 1);
@@ -87,6 +89,8 @@ void attention_forward(trial *t, const attention_case *c, const char *op)
                     true);
     attention_heads(trial_in(t, c->dtype, 3, SIZES(c->batch, c->keys, c->kv_heads * c->d)), c,
                     true);
+    if (full)
+        return;
     weft_tensor *iq = trial_in(t, WEFT_I32, 1, SIZES(c->queries)),
                 *ik = trial_in(t, WEFT_I32, 1, SIZES(c->keys));
     weft_tensor *sq = trial_in(t, WEFT_I32, 1, SIZES(c->batch, c->queries)),
@@ -119,8 +123,9 @@ void attention_check(const attention_case *c)
 
     trial_run(&f, 0, 0, false);
     attention_backward(&b, c);
-    memcpy(b.ins[7].data, out->data, (size_t)weft_tensor_count(out) * weft_dtype_size(out->dtype));
-    memcpy(b.ins[8].data, lse->data, (size_t)weft_tensor_count(lse) * sizeof(float));
+    memcpy(b.ins[b.n_ins - 3].data, out->data,
+           (size_t)weft_tensor_count(out) * weft_dtype_size(out->dtype));
+    memcpy(b.ins[b.n_ins - 2].data, lse->data, (size_t)weft_tensor_count(lse) * sizeof(float));
     trial_check(&f);
     trial_check(&b);
 }

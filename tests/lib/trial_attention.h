@@ -17,6 +17,7 @@ typedef enum mask {
     MASK_HALF,      /* of queries: those of the second half come after all keys */
     MASK_HALF_KEYS, /* the queries come between two halves of the keys */
     MASKS,
+    MASK_FULL = MASKS, /* full_attention: there is nothing that could hide anything */
 } mask;
 
 typedef struct attention_case {
@@ -29,7 +30,7 @@ typedef struct attention_case {
     double scale, tolerance;
 } attention_case;
 
-/* The forward's operands. */
+/* The forward's operands; op: attention or attention_dx, without documents its full_ form. */
 void attention_forward(trial *t, const attention_case *c, const char *op);
 /* The backward's operands, the forward's results among them as random numbers, and its results. */
 void attention_backward(trial *t, const attention_case *c);

@@ -123,7 +123,7 @@ static void test_cache(void **state)
 static void test_masks(void **state)
 {
     (void)state;
-    for (int m = 0; m < MASKS; m++)
+    for (int m = 0; m <= MASK_FULL; m++)
         for (int type = 0; type < 2; type++) {
             attention_check(&(attention_case){.batch = 2,
                                               .queries = 150,

@@ -18,13 +18,14 @@ WEFT_KERNEL(attention_ranges, cuda_attention_args, CUDA_THREADS)
         int u = of_q ? t : t - a.batch * q_tiles, n = of_q ? q_tiles : k_tiles;
         int b = u / n, tile = u % n, rows = of_q ? a.q_rows : a.k_rows;
         const int32_t *index = of_q ? a.index_q : a.index_k;
-        const int32_t *segments = (of_q ? a.segments_q : a.segments_k) + (int64_t)b * rows;
+        const int32_t *segments = of_q ? a.segments_q : a.segments_k;
         int32_t r[4] = {INT32_MAX, INT32_MIN, INT32_MAX, INT32_MIN};
         for (int i = tile * ROWS + lane; i < rows && i < (tile + 1) * ROWS; i += 32) {
-            r[0] = index[i] < r[0] ? index[i] : r[0];
-            r[1] = index[i] > r[1] ? index[i] : r[1];
-            r[2] = segments[i] < r[2] ? segments[i] : r[2];
-            r[3] = segments[i] > r[3] ? segments[i] : r[3];
+            int32_t place = known(index, i), segment = known(segments, (int64_t)b * rows + i);
+            r[0] = place < r[0] ? place : r[0];
+            r[1] = place > r[1] ? place : r[1];
+            r[2] = segment < r[2] ? segment : r[2];
+            r[3] = segment > r[3] ? segment : r[3];
         }
         for (int step = 16; step > 0; step >>= 1)
             for (int k = 0; k < 4; k++) {
@@ -50,8 +51,8 @@ static __device__ inline row_state begin_row(const cuda_attention_args &a, int b
 {
     row_state s = {-INFINITY, 0.0f, row, 0, 0};
     if (row < a.q_rows) {
-        s.index = a.index_q[row];
-        s.segment = a.segments_q[(int64_t)b * a.q_rows + row];
+        s.index = known(a.index_q, row);
+        s.segment = known(a.segments_q, (int64_t)b * a.q_rows + row);
     }
     return s;
 }
@@ -68,8 +69,8 @@ static __device__ inline void hide(const cuda_attention_args &a, float s[N / 8][
         for (int c = 0; c < 2; c++) {
             int j = k_from + 8 * n + 2 * quad + c;
             bool there = j < a.k_rows;
-            int32_t index = there ? a.index_k[j] : 0;
-            int32_t segment = there ? a.segments_k[(int64_t)b * a.k_rows + j] : 0;
+            int32_t index = there ? known(a.index_k, j) : 0;
+            int32_t segment = there ? known(a.segments_k, (int64_t)b * a.k_rows + j) : 0;
 #pragma unroll
             for (int h = 0; h < 2; h++)
                 if (!there || (a.causal && index > row[h].index) || segment != row[h].segment)

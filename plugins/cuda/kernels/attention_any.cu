@@ -8,7 +8,8 @@ enum { MOST_D = 256, PER_LANE = MOST_D / 32, WARPS_HERE = CUDA_THREADS / 32 };
 static __device__ inline bool sees(const cuda_attention_args &a, int b, int i, int j)
 {
     return (!a.causal || a.index_k[j] <= a.index_q[i]) &&
-           a.segments_q[(int64_t)b * a.q_rows + i] == a.segments_k[(int64_t)b * a.k_rows + j];
+           known(a.segments_q, (int64_t)b * a.q_rows + i) ==
+               known(a.segments_k, (int64_t)b * a.k_rows + j);
 }
 
 /* Elements [from, from + d) of x times those of a row in shared memory. */

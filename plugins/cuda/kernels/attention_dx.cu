@@ -38,8 +38,8 @@ static __device__ inline query query_of(const cuda_attention_args &a, int b, int
         int64_t at = ((int64_t)b * a.q_rows + i) * a.heads + head;
         q.lse = a.lse[at] == -INFINITY ? INFINITY : a.lse[at] * LOG2_E;
         q.delta = a.delta[at];
-        q.index = a.index_q[i];
-        q.segment = a.segments_q[(int64_t)b * a.q_rows + i];
+        q.index = known(a.index_q, i);
+        q.segment = known(a.segments_q, (int64_t)b * a.q_rows + i);
     }
     return q;
 }
@@ -53,8 +53,8 @@ static __device__ inline key key_of(const cuda_attention_args &a, int b, int j)
 {
     key k = {0, 0, j < a.k_rows};
     if (k.there) {
-        k.index = a.index_k[j];
-        k.segment = a.segments_k[(int64_t)b * a.k_rows + j];
+        k.index = known(a.index_k, j);
+        k.segment = known(a.segments_k, (int64_t)b * a.k_rows + j);
     }
     return k;
 }

@@ -38,6 +38,12 @@ static __device__ inline int32_t get_int(const cuda_view &v, int64_t i)
     return ((const int32_t *)v.data)[i];
 }
 
+/* Number i of a list; 0 where there is none, for nothing is hidden. */
+static __device__ inline int32_t known(const int32_t *list, int64_t i)
+{
+    return list ? list[i] : 0;
+}
+
 static __device__ inline void put_wide(const cuda_view &v, int64_t i, double x)
 {
     if (v.dtype == WEFT_F64)

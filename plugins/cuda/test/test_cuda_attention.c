@@ -25,7 +25,7 @@ static bool is_long(void)
 static void test_masks(void **state)
 {
     (void)state;
-    for (int m = 0; m < MASKS; m++)
+    for (int m = 0; m <= MASK_FULL; m++)
         for (int half = is_long() ? 0 : m % 2; half < 2; half += is_long() ? 1 : 2)
             attention_check(&(attention_case){.batch = 2,
                                               .queries = 70,

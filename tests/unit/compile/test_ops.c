@@ -86,6 +86,8 @@ static const opcheck_case cases[] = {
     {"attention", {"f b=1 q=4 h=18/3", "f b=1 k=4 h=9/3", "f b=1 k=4 h=9/3", "n0 q=4", "n1 k=4", "i2 b=1 q=4", "i2 b=1 k=4"}, 2, {REAL("scale", 0.3)}},
     {"attention_merge", {"f b=2 s=3 h=6/2", "f b=2 s=3 h=3", "f b=2 s=3 h=6/2", "f b=2 s=3 h=3"}, 2, {{0}}},
     {"attention", {"f b=3 q=2 h=4/1", "f b=3 k=4 h=1/1", "f b=3 k=4 h=1/1", "n0 q=2", "n0 k=4", "i2 b=3 q=2", "i2 b=3 k=4"}, 2, {INT("causal", 0)}},
+    {"full_attention", {"f b=1 q=4 h=6/2", "f b=1 k=5 h=6/2", "f b=1 k=5 h=6/2"}, 2, {{0}}},
+    {"full_attention", {"f b=2 q=3 h=8/2", "f b=2 k=3 h=4/2", "f b=2 k=3 h=4/2"}, 2, {REAL("scale", 0.3)}},
     {"silu_mul", {"f b=2 s=3 f=4", "f b=2 s=3 f=4"}, 0, {{0}}},
     {"gelu", {"f b=2 s=3 f=4"}, 0, {{0}}},
     {"gelu", {"f f=7"}, 0, {INT("exact", 1)}},

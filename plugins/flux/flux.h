@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef FLUX_H
+#define FLUX_H
+
+#include <weft/weft.h>
+
+typedef struct flux {
+    const weft_host *host;
+    int64_t dim, heads, doubles, singles, t5, clip, text, image, image_width, channels, levels;
+    int law, noise;
+    double mean, std, guidance_scale, theta;
+    bool guidance;
+    /* made of these */
+    int64_t rows, columns, places, axis[3], seed;
+} flux;
+
+enum { FLUX_UNIFORM, FLUX_LOGIT_NORMAL, FLUX_TIME_OF_DATA };
+enum { FLUX_NOISE_DRAWN, FLUX_NOISE_OF_DATA };
+
+void flux_build(void *self, weft_graph *g);
+
+#endif
