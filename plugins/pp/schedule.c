@@ -37,7 +37,8 @@ static weft_status check_table(const pp *self, weft_error *err)
 static void print_names(weft_text *text)
 {
     for (int i = 0; pp_schedule_name(i); i++)
-        weft_text_print(text, "%s%s", i ? ", " : "", pp_schedule_name(i));
+        weft_text_print(text, "%s, ", pp_schedule_name(i));
+    weft_text_add(text, "auto");
 }
 
 static weft_status no_such(const pp *self, const char *name, weft_error *err)
@@ -88,24 +89,60 @@ static void tell(const pp *self)
                     l->name, l->out_of_order);
 }
 
+/* What of a micro-batch a stage has: a whole backward is both halves. */
+enum { FORWARD = 1, BACKWARD = 2, WEIGHTS = 4 };
+
+static int halves_of(const pp_item *item)
+{
+    return item->letter == 'F'   ? FORWARD
+           : item->letter == 'I' ? BACKWARD
+           : item->letter == 'W' ? WEIGHTS
+                                 : BACKWARD | WEIGHTS;
+}
+
+/* A task is one of the step's, of its own rank, there once, and behind what it reads of its stage:
+ * told by its line. The rest is for the core to prove. */
+static weft_status enter(const pp_lists *l, const pp_item *item, const weft_pipeline_view *view,
+                         int *seen, weft_error *err)
+{
+    const weft_where at = {l->name, item->line};
+    const int halves = halves_of(item);
+    const char *why = NULL;
+    if (item->stage >= view->stages || item->micro >= view->micro_batches)
+        return weft_fail(err, WEFT_ERR_INPUT, at,
+                         "%d%c%lld of rank %d is no task of a step, which has stages 0 to %d "
+                         "and micro-batches 0 to %lld (global_batch over micro_batch)",
+                         item->stage, item->letter, (long long)item->micro, item->rank,
+                         view->stages - 1, (long long)view->micro_batches - 1);
+    if (view->rank_of[item->stage] != item->rank)
+        why = "is of another rank's stage";
+    else if (*seen & halves)
+        why = "is there twice";
+    else if (halves != FORWARD && !(*seen & FORWARD))
+        why = "has no forward before it";
+    else if (halves == WEIGHTS && !(*seen & BACKWARD))
+        why = "has no I before it";
+    if (why)
+        return weft_fail(err, WEFT_ERR_INPUT, at, "%d%c%lld of rank %d %s", item->stage,
+                         item->letter, (long long)item->micro, item->rank, why);
+    *seen |= halves;
+    return WEFT_OK;
+}
+
 /* Each stage has every micro-batch of a step, forward and backward, both halves where it has them
  * apart: told of the file, where what waits for what does not matter. */
-static weft_status check_missing(const pp_lists *l, const weft_pipeline_view *view, weft_error *err)
+static weft_status check_tasks(const pp_lists *l, const weft_pipeline_view *view, weft_error *err)
 {
     static const char letters[] = "FBW", halves[] = "FIW";
-    const int64_t micro = view->micro_batches;
-    char *seen = weft_alloc_zero((size_t)(view->stages * micro), 1);
-    if (!seen)
-        return weft_fail_memory(err);
-    for (size_t i = 0; i < l->n; i++) {
+    const int64_t micro = view->micro_batches, none = view->stages * micro;
+    int *seen = weft_alloc_zero((size_t)none + 1, sizeof *seen);
+    weft_status s = seen ? WEFT_OK : weft_fail_memory(err);
+    for (size_t i = 0; i < l->n && !s; i++) {
         const pp_item *item = &l->items[i];
-        if (item->letter && item->stage < view->stages && item->micro < micro)
-            seen[item->stage * micro + item->micro] |= item->letter == 'F'   ? 1
-                                                       : item->letter == 'W' ? 4
-                                                       : item->letter == 'I' ? 2
-                                                                             : 6;
+        const bool there = item->stage < view->stages && item->micro < micro;
+        if (item->letter)
+            s = enter(l, item, view, &seen[there ? item->stage * micro + item->micro : none], err);
     }
-    weft_status s = WEFT_OK;
     for (int64_t i = 0; i < view->stages * micro && !s; i++) {
         const int stage = (int)(i / micro);
         const bool split = stage < l->stages && l->split[stage];
@@ -134,7 +171,7 @@ static weft_status from_file(const pp *self, const weft_pipeline_view *view, wef
         return weft_fail(err, WEFT_ERR_INPUT, (weft_where){l->name, 0},
                          "it has rank %d, which the pipeline of %d does not have", l->ranks - 1,
                          view->ranks);
-    weft_status s = check_missing(l, view, err);
+    weft_status s = check_tasks(l, view, err);
     if (s)
         return s;
     tell(self);
