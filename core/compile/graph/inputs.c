@@ -84,13 +84,17 @@ static const char *shape_of(weft_graph *g, const char *name, char room[256], wef
     const weft_field *f = weft_input_field(g, name, &of_step);
     if (!f || (weft_input_shift(name) && strcmp(f->shape, "batch seq") != 0))
         return NULL;
+    for (const weft_field *o = f; f != &weft_number_field && (++o)->name;)
+        if (strcmp(o->name, f->name) == 0)
+            weft_graph_fail(g, WEFT_ERR_INTERNAL, WEFT_NOWHERE,
+                            "the data of plugin %s have two fields called '%s', (%s) and (%s)",
+                            g->config.fields_by, f->name, f->shape, o->shape);
     if (strncmp(f->shape, "batch", 5) != 0 || strcspn(f->shape, " ") != 5 ||
         (f->dtype != WEFT_I32 && !weft_dtype_is_float(f->dtype)))
         weft_graph_fail(g, WEFT_ERR_INTERNAL, WEFT_NOWHERE,
-                        "field '%s' (%s) of the data%s%s is none: batch must be its first dim, and "
-                        "its type i32 or one of real numbers",
-                        f->name, f->shape, g->config.fields_by ? " of plugin " : "",
-                        g->config.fields_by ? g->config.fields_by : "");
+                        "field '%s' (%s) of the data of plugin %s is none: batch must be its first "
+                        "dim, and its type i32 or one of real numbers",
+                        f->name, f->shape, g->config.fields_by);
     *dtype = f->dtype == WEFT_I32 ? WEFT_I32 : g->config.dtype;
     *scope = of_step ? WEFT_STEP_BEGIN : WEFT_MICRO_BATCH;
     snprintf(room, 256, "%s%s", of_step ? "micro " : "", f->shape);
@@ -113,10 +117,9 @@ weft_value *weft_add_input(weft_graph *g, const char *name)
     if (!shape)
         return weft_graph_fail(g, g->config.fields ? WEFT_ERR_INPUT : WEFT_ERR_INTERNAL,
                                WEFT_NOWHERE,
-                               "there is no input called '%s', which %s reads: the data%s%s have "
-                               "no such field; list others, or another model",
-                               name, g->by, g->config.fields_by ? " of plugin " : "",
-                               g->config.fields_by ? g->config.fields_by : "");
+                               "there is no input called '%s', which %s reads: the data of plugin "
+                               "%s have no such field; list others, or another model",
+                               name, g->by, g->config.fields_by);
     weft_spot spot = g->spot;
     g->spot.block = WEFT_BLOCK_NONE;
     g->spot.chunk = -1;

@@ -53,7 +53,8 @@ static void start(fixture *f, int rank)
         .ops = &f->ops,
         .dtype = WEFT_F32,
         .mesh = {.n_axes = 2, .axis = {{.name = "cp", .size = 2}, {.name = "dp", .size = 2}}},
-        .sizes = {ROWS, SEQ, MICROS, 0}};
+        .sizes = {ROWS, SEQ, MICROS, 0},
+        .fields_by = "texts"};
     assert_int_equal(weft_graph_create(&config, &f->g, &f->err), WEFT_OK);
     weft_add_rule(f->g, WEFT_RULE_INPUT, NULL, "seq", "cp");
     weft_add_rule(f->g, WEFT_RULE_INPUT, NULL, "batch", "dp");
@@ -303,14 +304,43 @@ static void fields_that_are_none(void **state)
     for (int i = 0; wrong[i].name; i++) {
         fixture f = {0};
         assert_int_equal(standard_ops_init(&f.ops, NULL, NULL, 0, &f.err), WEFT_OK);
-        weft_graph_config config = {
-            .ops = &f.ops, .dtype = WEFT_F32, .sizes = {ROWS, SEQ, MICROS, 0}, .fields = wrong};
+        weft_graph_config config = {.ops = &f.ops,
+                                    .dtype = WEFT_F32,
+                                    .sizes = {ROWS, SEQ, MICROS, 0},
+                                    .fields = wrong,
+                                    .fields_by = "pictures"};
         assert_int_equal(weft_graph_create(&config, &f.g, &f.err), WEFT_OK);
         weft_graph_dim(f.g, "wide", WIDE, 1);
         assert_null(weft_add_input(f.g, wrong[i].name));
         assert_non_null(strstr(weft_error_text(weft_graph_error(f.g)), wrong[i].name));
         end(&f);
     }
+}
+
+/* Which of the two a model would get, nobody could say; both are named. */
+static void two_fields_of_one_name(void **state)
+{
+    (void)state;
+    static const weft_field twins[] = {{.name = "alone", .shape = "batch", .dtype = WEFT_F32},
+                                       {.name = "twin", .shape = "batch wide", .dtype = WEFT_F32},
+                                       {"twin", "batch", WEFT_I32, NULL, 0, 0},
+                                       {.name = NULL}};
+    static const char *const names[] = {"alone", "sample_number", "twin"};
+    fixture f = {0};
+    assert_int_equal(standard_ops_init(&f.ops, NULL, NULL, 0, &f.err), WEFT_OK);
+    weft_graph_config config = {.ops = &f.ops,
+                                .dtype = WEFT_F32,
+                                .sizes = {ROWS, SEQ, MICROS, 0},
+                                .fields = twins,
+                                .fields_by = "pictures"};
+    assert_int_equal(weft_graph_create(&config, &f.g, &f.err), WEFT_OK);
+    weft_graph_dim(f.g, "wide", WIDE, 1);
+    for (int i = 0; i < 3; i++)
+        assert_true(!weft_add_input(f.g, names[i]) == (i == 2));
+    const char *why = weft_error_text(weft_graph_error(f.g));
+    assert_non_null(strstr(why, "plugin pictures have two fields called 'twin', (batch wide) and "
+                                "(batch)"));
+    end(&f);
 }
 
 /* Integers that a model takes for real numbers would make integers of all that follows. */
@@ -337,7 +367,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(labels_further_on),           cmocka_unit_test(wrong_names),
         cmocka_unit_test(fields_of_any_shape),         cmocka_unit_test(fields_that_are_none),
-        cmocka_unit_test(integers_are_not_multiplied),
+        cmocka_unit_test(integers_are_not_multiplied), cmocka_unit_test(two_fields_of_one_name),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
