@@ -27,6 +27,7 @@ static weft_status run_body(weft_run *run, const weft_lowered *l, const weft_tas
                             const weft_task_hooks *hooks, weft_error *err)
 {
     say_task(run, l, task);
+    run->view.micro_batch = task->micro_batch;
     weft_status s = hooks->before ? hooks->before(hooks->self, task, err) : WEFT_OK;
     double start = weft_times_start(run);
     s = s ? s : weft_execute(run, l, task, err);

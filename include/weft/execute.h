@@ -55,7 +55,8 @@ weft_status weft_run_parts(weft_run *run, weft_mode mode, weft_part first, weft_
 weft_status weft_run_wait(weft_run *run, weft_error *err);
 /* This rank's part of a value, in memory that the host may read until the next call of this or of
  * weft_run_tensor; waits for what is enqueued. Valid while it is alive: results of the step, sums
- * over micro-batches, logits. data NULL: this rank holds nothing of it. */
+ * over micro-batches, logits; in a hook, inputs of the task's micro-batch. data NULL: this rank
+ * holds nothing of it. */
 weft_status weft_run_value(weft_run *run, weft_mode mode, const weft_value *v, weft_tensor *out,
                            weft_error *err);
 

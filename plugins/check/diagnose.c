@@ -3,11 +3,14 @@
 #include "check.h"
 
 #include <math.h>
+#include <string.h>
 
 /* The same on every rank, so that they may be compared. */
 typedef struct finding {
     int64_t micro_batch; /* -1: none was found */
     int64_t parameter;   /* -1: none */
+    int64_t sample;      /* of the step, the first in which an input is not finite; -1: none is */
+    int64_t input;       /* which one: how many inputs of the graph are before it */
 } finding;
 
 typedef struct search {
@@ -55,11 +58,54 @@ static weft_status bad_gradient(const search *f, int64_t *parameter, weft_error 
     return s;
 }
 
-/* What is accumulated can be read after each backward, and after each W. */
+/* Input number i. */
+static const weft_node *input_at(const weft_graph *g, int64_t i)
+{
+    const weft_node *n = weft_graph_first(g);
+    while (n && (!weft_node_in(n, "input") || i-- > 0))
+        n = n->next;
+    return n;
+}
+
+/* The first sample of a part of a micro-batch with an element that is not finite; -1: none. */
+static int64_t bad_sample(const weft_tensor *t)
+{
+    const int64_t n = t->data ? weft_tensor_count(t) : 0;
+    int64_t i = 0;
+    while (i < n && isfinite(weft_tensor_get(t, i)))
+        i++;
+    return i < n ? t->lo[0] + i / (n / t->size[0]) : -1;
+}
+
+/* What the data gave: whatever is made of it, it began there. */
+static weft_status look_at_inputs(search *f, int64_t micro_batch, weft_error *err)
+{
+    weft_status s = WEFT_OK;
+    const weft_node *n;
+    for (int64_t i = 0; !s && (n = input_at(f->g, i)); i++) {
+        const weft_value *v = n->outs[0];
+        weft_tensor t = {0};
+        if (v->n_dims == 0 || strcmp(v->dims[0].name, "batch") != 0 ||
+            !weft_dtype_is_float(v->dtype))
+            continue;
+        s = weft_run_value(f->run, WEFT_MODE_TRAIN, v, &t, err);
+        const int64_t row = s ? -1 : bad_sample(&t), sample = micro_batch * v->dims[0].size + row;
+        if (row < 0 || (f->first.sample >= 0 && f->first.sample <= sample))
+            continue;
+        f->first.sample = sample;
+        f->first.input = i;
+    }
+    return s;
+}
+
+/* What is accumulated can be read after each backward, and after each W; inputs, while they are
+ * there. */
 static weft_status look(void *self, const weft_task *task, weft_error *err)
 {
     search *f = self;
     bool finite = true;
+    if (task->part == WEFT_PART_F)
+        return look_at_inputs(f, task->micro_batch, err);
     if ((task->part != WEFT_PART_B && task->part != WEFT_PART_W) || f->first.micro_batch >= 0)
         return WEFT_OK;
     weft_status s = is_finite(f, sum_so_far(f->loss), &finite, err);
@@ -83,9 +129,17 @@ static weft_status find_first(const weft_host *host, finding *first, weft_error 
     if (!all)
         return weft_fail_memory(err);
     weft_status s = host->exchange(host, first, sizeof *first, all, err);
-    for (int r = 0; r < host->ranks && !s; r++)
-        if (is_sooner(&all[r], first))
-            *first = all[r];
+    for (int r = 0; r < host->ranks && !s; r++) {
+        const bool bad = all[r].sample >= 0;
+        if (is_sooner(&all[r], first)) {
+            first->micro_batch = all[r].micro_batch;
+            first->parameter = all[r].parameter;
+        }
+        if (bad && (first->sample < 0 || all[r].sample < first->sample)) {
+            first->sample = all[r].sample;
+            first->input = all[r].input;
+        }
+    }
     weft_free(all);
     return s;
 }
@@ -95,6 +149,10 @@ static void print_finding(const search *f, int64_t micro_batches, weft_text *tex
     if (f->first.micro_batch >= 0)
         weft_text_print(text, "; first in micro-batch %lld of %lld",
                         (long long)f->first.micro_batch + 1, (long long)micro_batches);
+    if (f->first.sample >= 0)
+        weft_text_print(text, "; the data's %s is not finite in sample %lld of the step",
+                        input_at(f->g, f->first.input)->outs[0]->name,
+                        (long long)f->first.sample + 1);
     if (f->first.parameter < 0)
         return;
     const weft_value *parameter = weft_graph_parameter(f->g, (int)f->first.parameter);
@@ -108,7 +166,7 @@ weft_status check_diagnose(const weft_host *host, const weft_run_view *run, weft
     search f = {.run = run->core,
                 .g = weft_run_graph(run->core, WEFT_MODE_TRAIN),
                 .loss = run->operands[0].value,
-                .first = {-1, -1}};
+                .first = {.micro_batch = -1, .parameter = -1, .sample = -1}};
     /* all ranks run all of it, wherever theirs is */
     const weft_task_hooks hooks = {.after = look, .self = &f};
     weft_status s =
