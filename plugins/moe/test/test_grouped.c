@@ -134,7 +134,11 @@ static void check_product(const weft_op *op, weft_dtype dtype, weft_dtype result
     weft_tensor ins[3] = {rows_of(dtype, dw || dx ? OUT : IN, load, 1),
                           dw ? rows_of(dtype, IN, load, 2) : make(dtype, 3, w, 2),
                           make(WEFT_I32, 3, counts, 0)};
-    weft_tensor out = dw ? make(result, 3, w, 3) : rows_of(result, dx ? IN : OUT, load, 3);
+    const int64_t slots[] = {BATCHES, 1, OWNERS, SLOTS, dx ? IN : OUT};
+    /* what is not added to has something everywhere, behind the rows, too */
+    weft_tensor out = dw    ? make(result, 3, w, 3)
+                      : add ? rows_of(result, dx ? IN : OUT, load, 3)
+                            : make(result, 5, slots, 3);
     const weft_attr rows = {.key = "rows", .kind = WEFT_ATTR_INT, .i = 1 << 20};
     memcpy(ins[2].data, load, sizeof *loads);
     const weft_call call = {.op = op,
