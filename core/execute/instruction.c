@@ -137,8 +137,7 @@ weft_status weft_run_value(weft_run *run, weft_mode mode, const weft_value *v, w
 {
     const weft_lowered *l = run->plan->lowered[mode];
     weft_local_tensor(l->graph, v, l->coord, out);
-    const int64_t micro = run->view.micro_batch > 0 ? run->view.micro_batch : 0;
-    out->data = weft_run_address(run, l, l->buffer_of[v->id], micro);
+    out->data = weft_run_address(run, l, l->buffer_of[v->id], run->view.micro_batch);
     return take_to_host(run, out, err);
 }
 

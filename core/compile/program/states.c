@@ -52,8 +52,13 @@ int64_t weft_seq_place(const weft_graph *g, int64_t i)
 
 uint64_t weft_global_index(const weft_tensor *t, int64_t i)
 {
-    uint64_t index = 0, scale = 1;
-    for (int d = t->n_dims - 1; d >= 0; d--) {
+    uint64_t scale = 1, index;
+    int d = t->n_dims - 1;
+    while (d > 0 && t->size[d] == t->whole[d]) /* dims that are whole lie there as here */
+        scale *= (uint64_t)t->whole[d--];
+    if (d <= 0)
+        return (d < 0 ? 0 : (uint64_t)t->lo[0] * scale) + (uint64_t)i;
+    for (index = (uint64_t)i % scale, i /= (int64_t)scale; d >= 0; d--) {
         index += (uint64_t)(t->lo[d] + i % t->size[d]) * scale;
         i /= t->size[d];
         scale *= (uint64_t)t->whole[d];

@@ -2,6 +2,7 @@
 /* Layouts alone: their bits, spans, text, prices, and the way from any layout to any other, carried
  * out on all ranks of small meshes. */
 #include "../../lib/sim.h"
+#include "compile/program/lower.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -587,13 +588,44 @@ static void bytes_by_hand(void **state)
     }
 }
 
+/* Of every part of values of up to four dims, element by element: row after row of the whole. */
+static void elements_have_their_place_in_the_whole(void **state)
+{
+    (void)state;
+    dice d = {.seed = 5};
+    for (int round = 0; round < 500; round++) {
+        weft_tensor t = {.n_dims = roll(&d, 5)};
+        int64_t n = 1;
+        for (int k = 0; k < t.n_dims; k++) {
+            t.whole[k] = 1 + roll(&d, 4);
+            t.lo[k] = roll(&d, 2) ? roll(&d, (int)t.whole[k]) : 0;
+            t.size[k] = roll(&d, 2) && t.lo[k] + 1 < t.whole[k] ? 1 : t.whole[k] - t.lo[k];
+            n *= t.size[k];
+        }
+        for (int64_t i = 0; i < n; i++) {
+            int64_t want = 0, rest = i, inner = n;
+            for (int k = 0; k < t.n_dims; k++) {
+                inner /= t.size[k];
+                want = want * t.whole[k] + t.lo[k] + rest / inner;
+                rest %= inner;
+            }
+            assert_int_equal(weft_global_index(&t, i), want);
+        }
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(bits_are_lists), cmocka_unit_test(spans_by_hand),
-        cmocka_unit_test(spans_nest),     cmocka_unit_test(layouts_print),
-        cmocka_unit_test(steps_by_hand),  cmocka_unit_test(any_layout_becomes_any_other),
-        cmocka_unit_test(eight_axes_fit), cmocka_unit_test(bytes_by_hand),
+        cmocka_unit_test(bits_are_lists),
+        cmocka_unit_test(spans_by_hand),
+        cmocka_unit_test(spans_nest),
+        cmocka_unit_test(layouts_print),
+        cmocka_unit_test(steps_by_hand),
+        cmocka_unit_test(any_layout_becomes_any_other),
+        cmocka_unit_test(eight_axes_fit),
+        cmocka_unit_test(bytes_by_hand),
+        cmocka_unit_test(elements_have_their_place_in_the_whole),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
