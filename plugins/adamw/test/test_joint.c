@@ -184,6 +184,28 @@ static void unless_all_decay(void **state)
     assert_decay(*state, "[adamw]\ndecay = all\n", 0.1, 0.1);
 }
 
+/* Of a matrix that a model leaves out of it. */
+static void assert_marked(fixture *f, const char *ini, double decay)
+{
+    begin(f, ini);
+    weft_set_mark(f->g, weft_graph_find(f->g, "head.weight"), WEFT_MARK_NO_DECAY, 1);
+    adamw_joint(f->self, f->g);
+    assert_int_equal(weft_graph_status(f->g), WEFT_OK);
+    for (const weft_node *n = weft_graph_first(f->g); n; n = n->next)
+        if (strcmp(n->op->name, "adamw") == 0 && strcmp(n->ins[0]->name, "head.weight") == 0)
+            assert_true(weft_node_real(n, "weight_decay") == decay);
+}
+
+static void what_is_marked_does_not_decay(void **state)
+{
+    assert_marked(*state, "[adamw]\n", 0);
+}
+
+static void unless_all_do(void **state)
+{
+    assert_marked(*state, "[adamw]\ndecay = all\n", 0.1);
+}
+
 static void the_norm_is_closed_once(void **state)
 {
     fixture *f = *state;
@@ -221,8 +243,12 @@ static void patterns_must_match(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {TEST(every_parameter_is_updated), TEST(vectors_do_not_decay),
-                                       TEST(unless_all_decay), TEST(the_norm_is_closed_once),
+    const struct CMUnitTest tests[] = {TEST(every_parameter_is_updated),
+                                       TEST(vectors_do_not_decay),
+                                       TEST(what_is_marked_does_not_decay),
+                                       TEST(unless_all_do),
+                                       TEST(unless_all_decay),
+                                       TEST(the_norm_is_closed_once),
                                        TEST(patterns_must_match)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
