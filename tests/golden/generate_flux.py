@@ -234,4 +234,5 @@ def main():
     print(f"flux: {os.path.getsize(path)} bytes, loss {out['loss']}")
 
 
-main()
+if __name__ == "__main__":
+    main()
