@@ -225,8 +225,8 @@ bench_experts_CPPFLAGS = $(bench_cpu_kernels_CPPFLAGS)
 bench_experts_CFLAGS = $(bench_cpu_kernels_CFLAGS)
 bench_experts_LDADD = plugins/moe/libmoe.la $(bench_cpu_kernels_LDADD)
 CLEANFILES += $(EXTRA_PROGRAMS) tests/vetted/turn
-EXTRA_DIST += bench/checkpoint bench/checkpoint.py bench/context bench/float8.py bench/flux.py bench/gpu \
-	bench/lock bench/pairs bench/peer bench/pipeline bench/pipeline.py \
+EXTRA_DIST += bench/checkpoint bench/checkpoint.py bench/context bench/float8.py \
+	bench/flux.py bench/gpu bench/lock bench/pairs bench/peer bench/pipeline bench/pipeline.py \
 	bench/ranks bench/threads bench/tokenize_peers.py bench/torch_ceilings.py bench/torch_llama.py
 
 # What tests of whole models share: a run inside the test, and a reader of .safetensors files.
