@@ -50,7 +50,7 @@ KERNELS = {
     '': {'scores': 11},  # before flash attention was there
 }
 UNFUSED_NORM = {'norms': 14}
-COMPILED = {'elementwise': 0.6, 'enqueue': 0.5}
+COMPILED = {'enqueue': 0.5}  # fewer kernels, fused about as weft's are
 
 # What is fitted: tag and number, and how unsure it is (sd of its logarithm).
 FACTORS = [
@@ -72,6 +72,8 @@ FACTORS = [
     ('all.net_call', 0.7),
     ('all.costs.elementwise', 0.2),
     ('all.costs.loss', 0.3),
+    ('all.costs.updates', 0.3),
+    ('all.costs.gradients', 0.3),
     ('unfused_norm.costs.norms', 0.3),
     ('torch.costs.scores', 0.3),
     ('fused_softmax.costs.scores', 0.3),
