@@ -5,6 +5,7 @@ nobase_dist_doc_DATA += \
 	examples/70b-plan.ini \
 	examples/8b-1m-plan.ini \
 	examples/30b-a3b-plan.ini \
+	examples/deepseek3-671b-plan.ini \
 	examples/8b-plan.ini \
 	examples/axis/Makefile \
 	examples/axis/README.md \

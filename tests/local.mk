@@ -507,6 +507,7 @@ dist_check_SCRIPTS += \
 	tests/scripts/check-family \
 	tests/scripts/check-every \
 	tests/scripts/check-experts \
+	tests/scripts/check-deepseek3 \
 	tests/scripts/check-moe \
 	tests/scripts/check-faults \
 	tests/scripts/check-files \

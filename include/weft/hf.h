@@ -33,8 +33,8 @@ typedef struct weft_hf_tensor {
     const char *name;  /* the run's; {l}: the block's number. NULL: files may hold `file`, which
                           nobody needs; there {l} is any number, and '*' in front or at the end
                           stands  for any text */
-    const char *shape; /* the run's: a word for each dim, a product of keys and numbers:
-                          "n_heads*head_dim dim" */
+    const char *shape; /* the run's: a word for each dim, a product of keys, numbers and sums of
+                          these: "n_heads*head_dim dim", "n_heads*(a_dim+b_dim)" */
     const char *file;  /* as the folder calls it; NULL: the same. {x}: it lies in as many tensors as
                           its first dim is long, which do not have that dim */
     bool turned;       /* the folder's tensor has its two dims the other way round */
@@ -62,6 +62,9 @@ typedef struct weft_hf_key {
     /* No key: the one value that the model has, "false", "1", "silu". Others are refused; it is
      * written. also: another word for it, which is read. */
     const char *is, *also;
+    bool unwritten; /* it is read and never written. Without key and `is`: whatever it says is fine
+                     */
+    const char *null;    /* what null says, the key's value then and when it is written */
     const char *written; /* no key: written like this, and whatever is read is fine */
     const char *divides; /* a key of config.json above, of which it is a divisor */
     const char *below;   /* a key of config.json above than which it is less, or later greater */

@@ -32,7 +32,7 @@ static bool find_part(const weft_state_tensor *t, int i, const ckpt_choice *choi
         ckpt_excluded(choice->params, t->name))
         return false;
     bool convert = choice->dtype < WEFT_DTYPES && weft_dtype_is_float(x->dtype);
-    *part = (ckpt_part){.tensor = t, .file = t->moment};
+    *part = (ckpt_part){.tensor = t, .file = !ckpt_of_model(t)};
     part->piece = (weft_piece){
         .name = t->name, .dtype = convert ? choice->dtype : x->dtype, .n_dims = x->n_dims};
     memcpy(part->piece.whole, x->whole, sizeof x->whole);

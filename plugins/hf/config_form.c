@@ -90,11 +90,21 @@ static void check_relations(hf_reader *r, const weft_hf_key *keys, const weft_hf
         hf_complain(r, "'%s' is %.10g; at most '%s', %.10g", k->name, x, k->most, most);
 }
 
+/* Two keys of config.json may say one of the plugin's, and must agree. */
+static void check_again(hf_reader *r, const weft_hf_key *k, const hf_value *v, double x)
+{
+    double before;
+    if (v && v->said && hf_value_number(v, &before) && before != x)
+        hf_complain(r, "'%s' is %.10g; the model has as many as it has %s, %.10g", k->name, x,
+                    v->param->name, before);
+}
+
 static void read_number(hf_reader *r, const weft_hf_key *keys, const weft_hf_key *k, hf_model *m)
 {
     hf_value *v = k->key ? hf_model_find(m, k->key) : NULL;
     const bool bounded = v && (v->param->min != 0 || v->param->max != 0);
-    const double standard = standard_of(r, keys, k, m),
+    const bool is_null = k->null && json_is_null(json_object_get(r->object, k->name));
+    const double standard = is_null ? strtod(k->null, NULL) : standard_of(r, keys, k, m),
                  least = bounded ? v->param->min
                          : v     ? -1e300
                                  : 1,
@@ -104,6 +114,7 @@ static void read_number(hf_reader *r, const weft_hf_key *keys, const weft_hf_key
     const double x =
         hf_get_number(r, k->name, least, most, !v || v->param->type == WEFT_PARAM_INT, standard);
     check_relations(r, keys, k, m, x);
+    check_again(r, k, v, x);
     if (v)
         hf_value_set_number(v, x);
     if (k->context)
@@ -159,8 +170,6 @@ static void read_key(hf_reader *r, const weft_hf_key *keys, const weft_hf_key *k
     hf_value *v = k->key ? hf_model_find(m, k->key) : NULL;
     if (k->is)
         check_constant(r, k);
-    if (v)
-        v->said = true;
     if (v &&
         (v->param->type == WEFT_PARAM_BOOL || json_is_boolean(hf_get(r, k->name)) ||
          (k->standard && (strcmp(k->standard, "true") == 0 || strcmp(k->standard, "false") == 0))))
@@ -171,6 +180,8 @@ static void read_key(hf_reader *r, const weft_hf_key *keys, const weft_hf_key *k
         read_list(r, keys, k, m, v);
     else if (v || k->context)
         read_number(r, keys, k, m);
+    if (v)
+        v->said = true;
 }
 
 static void check_names(hf_reader *r, const weft_hf_key *k)

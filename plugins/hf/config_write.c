@@ -31,6 +31,8 @@ static json_t *value_of(const weft_hf_key *k, const hf_model *m)
 {
     double x = 0;
     const hf_value *v = k->key ? hf_model_find(m, k->key) : NULL;
+    if (v && k->null && strcmp(v->text, k->null) == 0)
+        return json_null();
     if (!v)
         return k->is || k->written ? hf_json_of(k->is ? k->is : k->written)
                                    : json_integer((json_int_t)m->context);
@@ -48,6 +50,8 @@ static bool add_keys(json_t *root, const weft_hf_key *keys, const hf_model *m)
 {
     bool ok = root != NULL;
     for (const weft_hf_key *k = keys; k->name; k++) {
+        if (k->unwritten)
+            continue;
         ok = json_object_set_new(root, k->name, value_of(k, m)) == 0 && ok;
         if (k->old)
             ok = json_object_set_new(root, k->old, value_of(k, m)) == 0 && ok;

@@ -105,6 +105,28 @@ int hf_file_shape(const hf_tensor *t, int64_t size[WEFT_MAX_DIMS])
     return n;
 }
 
+/* A word, or words in parentheses with + between; returns how long it is. *known: all of it is. */
+static size_t read_factor(const hf_model *m, const char *text, double *out, bool *known)
+{
+    const char *c = text;
+    *out = 0;
+    *known = true;
+    do {
+        char word[64];
+        double x;
+        c += *c == '(' || *c == '+';
+        size_t n = strcspn(c, "*+() ");
+        snprintf(word, sizeof word, "%.*s", (int)n, c);
+        const hf_value *v = hf_model_find(m, word);
+        if (v ? hf_value_number(v, &x) : hf_read_number(word, &x))
+            *out += x;
+        else
+            *known = false;
+        c += n;
+    } while (*c == '+');
+    return (size_t)(c + (*c == ')') - text);
+}
+
 bool hf_next_dim(const hf_model *m, const char **shape, int64_t *known, const char **open,
                  int *n_open)
 {
@@ -115,12 +137,10 @@ bool hf_next_dim(const hf_model *m, const char **shape, int64_t *known, const ch
     if (!*c)
         return false;
     while (*c && *c != ' ') {
-        char word[64];
         double x;
-        size_t n = strcspn(c, "* ");
-        snprintf(word, sizeof word, "%.*s", (int)n, c);
-        const hf_value *v = hf_model_find(m, word);
-        if (v ? hf_value_number(v, &x) : hf_read_number(word, &x)) {
+        bool is_known;
+        size_t n = read_factor(m, c, &x, &is_known);
+        if (is_known) {
             *known *= x >= 0 && x < 1e9 ? (int64_t)x : 0;
             *known = *known < INT64_C(1) << 40 ? *known : INT64_C(1) << 40;
         } else {

@@ -50,8 +50,9 @@ static int count_dims(check *c, const weft_hf_tensor *row)
 {
     int n = 0;
     for (const char *w = row->shape ? row->shape : ""; *(w += strspn(w, " "));) {
-        for (; *w && *w != ' '; w += *w == '*') {
-            size_t length = strcspn(w, "* ");
+        for (; *w && *w != ' '; w += strspn(w, "*+()")) {
+            w += *w == '(';
+            size_t length = strcspn(w, "*+() ");
             if (length != strspn(w, "0123456789") && !find_param(c, w, length))
                 complain(c,
                          "'%s' is [%s], but '%.*s' is neither a key of the plugin's nor a number",
@@ -119,7 +120,7 @@ static void check_keys(check *c, const weft_hf_key *row)
 {
     for (; row->name; row++) {
         check_key(c, row->name, row->key);
-        if (!row->key && !row->is && !row->written && !row->context)
+        if (!row->key && !row->is && !row->unwritten && !row->written && !row->context)
             complain(c, "'%s' has neither a key nor a value", row->name);
     }
 }

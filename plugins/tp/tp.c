@@ -49,7 +49,7 @@ static const weft_param params[] = {
 };
 
 /* The dims of parameters that are cut. */
-static const char *const dims[] = {"heads", "ffn", "shared_ffn", "vocab"};
+static const char *const dims[] = {"heads", "v_heads", "ffn", "shared_ffn", "vocab"};
 enum { DIMS = sizeof dims / sizeof dims[0] };
 
 /* Does a product contract a dim of its weight which tp cuts, so that its result is an open sum? */

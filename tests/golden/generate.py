@@ -34,7 +34,7 @@ import transformers.models.mixtral.modeling_mixtral as mixtral
 import transformers.models.qwen3.modeling_qwen3 as qwen3
 import transformers.models.qwen3_moe.modeling_qwen3_moe as qwen3_moe
 from safetensors.numpy import save_file
-from transformers import (DeepseekV3Config, GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM, MixtralConfig, MixtralForCausalLM, Qwen3Config, Qwen3ForCausalLM,
+from transformers import (DeepseekV3Config, DeepseekV3ForCausalLM, GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM, MixtralConfig, MixtralForCausalLM, Qwen3Config, Qwen3ForCausalLM,
                           Qwen3MoeConfig, Qwen3MoeForCausalLM)
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -230,6 +230,39 @@ def write_deep():
     write_case("deep", model, Data(2, 12, 145), split_experts(["gate_proj", "up_proj", "down_proj"]), ini)
 
 
+def yarn_rope():
+    """Of two pairs in 512 positions the first turns 81 times, the second 0.8 times; both factors are other than 1."""
+    return {"rope_type": "yarn", "rope_theta": 10000.0, "factor": 8.0, "beta_fast": 32.0, "beta_slow": 0.25, "mscale": 0.7, "mscale_all_dim": 1.2,
+            "original_max_position_embeddings": 512}
+
+
+def make_deepseek(q_rank, rope, experts=8, k=3, groups=4, keep=2, shared=2, scale=1.5, norm=True):
+    config = DeepseekV3Config(hidden_size=16, num_hidden_layers=3, num_attention_heads=4, num_key_value_heads=4, q_lora_rank=q_rank, kv_lora_rank=8,
+                              qk_nope_head_dim=6, qk_rope_head_dim=4, v_head_dim=5, intermediate_size=26, moe_intermediate_size=10, n_routed_experts=experts,
+                              num_experts_per_tok=k, n_group=groups, topk_group=keep, n_shared_experts=shared, first_k_dense_replace=1, norm_topk_prob=norm,
+                              routed_scaling_factor=scale, vocab_size=VOCAB, rms_norm_eps=1e-6, rope_parameters=rope, max_position_embeddings=4096,
+                              attn_implementation="eager", experts_implementation="eager", use_cache=False)
+    model = DeepseekV3ForCausalLM(config)
+    generator = torch.Generator().manual_seed(1)
+    for layer in model.model.layers[1:]:
+        layer.mlp.gate.e_score_correction_bias.copy_((0.3 * torch.randn(experts, generator=generator)).to(torch.float32).double() - 0.2)
+    ini = (f"[deepseek3]\ndim = 16\nn_layers = 3\nn_heads = 4\nq_rank = {q_rank or 0}\nkv_rank = 8\nnope_dim = 6\nrope_dim = 4\nv_dim = 5\nffn_dim = 26\n"
+           f"vocab_size = {VOCAB}\ndense_layers = 1\nn_experts = {experts}\ntop_k = {k}\nexpert_dim = 10\nn_shared = {shared}\nn_groups = {groups}\n"
+           f"keep_groups = {keep}\nroute_scale = {scale}\nnorm_top_k = {'yes' if norm else 'no'}\nbalance = 0\n")
+    if rope["rope_type"] == "yarn":
+        ini += (f"yarn = yes\nrope_factor = {rope['factor']}\nrope_slow = {rope['beta_slow']}\nrope_fast = {rope['beta_fast']}\n"
+                f"rope_original = {rope['original_max_position_embeddings']}\nmscale = {rope['mscale']}\nmscale_all = {rope['mscale_all_dim']}\n")
+    return model, ini
+
+
+def write_deepseek():
+    rename = split_experts(["gate_proj", "up_proj", "down_proj"])
+    model, ini = make_deepseek(10, yarn_rope())
+    write_case("deepseek3", model, Data(2, 16, 1112, positions=61 * np.arange(16)), rename, ini)
+    model, ini = make_deepseek(None, {"rope_type": "default", "rope_theta": 10000.0}, groups=1, keep=1, shared=1, norm=False)
+    write_case("deepseek3_plain", model, Data(2, 12, 177), rename, ini)
+
+
 def write_llama(name, data, **sizes):
     model, ini = make_llama(**sizes)
     write_case(name, model, data, same, ini)
@@ -281,6 +314,7 @@ def main():
     write_adamw()
     write_experts()
     write_deep()
+    write_deepseek()
 
 
 if __name__ == "__main__":

@@ -13,9 +13,9 @@ import sys
 
 import numpy as np
 import torch
-from generate import HERE, VOCAB, randomize, scaled_rope, widen
+from generate import HERE, VOCAB, randomize, scaled_rope, widen, yarn_rope
 from safetensors.numpy import save_file
-from transformers import (GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM, MixtralConfig, MixtralForCausalLM, Qwen3Config, Qwen3ForCausalLM,
+from transformers import (DeepseekV3Config, DeepseekV3ForCausalLM, GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM, MixtralConfig, MixtralForCausalLM, Qwen3Config, Qwen3ForCausalLM,
                           Qwen3MoeConfig, Qwen3MoeForCausalLM)
 
 IDS = {"vocab_size": VOCAB, "bos_token_id": 1, "eos_token_id": 2}
@@ -31,6 +31,18 @@ def decoder(Config, Model, **keys):
     return Model(Config(**IDS | dict(hidden_size=16, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2, head_dim=6,
                                      max_position_embeddings=64, attn_implementation="eager", experts_implementation="eager",
                                      rope_parameters={"rope_type": "default", "rope_theta": 77.0}) | keys))
+
+
+def deepseek(**keys):
+    """Biases that choose others than the scores do."""
+    model = DeepseekV3ForCausalLM(DeepseekV3Config(**IDS | dict(
+        hidden_size=16, num_hidden_layers=3, num_attention_heads=4, num_key_value_heads=4, kv_lora_rank=8, qk_nope_head_dim=6, qk_rope_head_dim=4, v_head_dim=5,
+        intermediate_size=26, moe_intermediate_size=10, n_routed_experts=6, num_experts_per_tok=2, first_k_dense_replace=1, max_position_embeddings=64,
+        rms_norm_eps=1e-3, attn_implementation="eager", experts_implementation="eager") | keys))
+    generator = torch.Generator().manual_seed(1)
+    for layer in model.model.layers[1:]:
+        layer.mlp.gate.e_score_correction_bias.copy_((0.3 * torch.randn(6, generator=generator)).to(torch.float32).double() - 0.2)
+    return model
 
 
 def write(name, model, **keys):
@@ -64,6 +76,10 @@ def main():
     write("mixtral", decoder(MixtralConfig, MixtralForCausalLM, num_local_experts=4, num_experts_per_tok=2, intermediate_size=10), max_shard_size="8KB")
     write("mixtral_stacked", decoder(MixtralConfig, MixtralForCausalLM, num_local_experts=4, num_experts_per_tok=2, intermediate_size=10),
           save_original_format=False)
+    write("deepseek3", deepseek(q_lora_rank=10, n_group=3, topk_group=2, n_shared_experts=2, routed_scaling_factor=1.5,
+                                rope_parameters=yarn_rope() | {"original_max_position_embeddings": 16}), max_shard_size="8KB")
+    write("deepseek3_stacked", deepseek(q_lora_rank=None, n_group=1, topk_group=1, n_shared_experts=1, norm_topk_prob=False,
+                                        rope_parameters={"rope_type": "default", "rope_theta": 77.0}), save_original_format=False)
 
 
 if __name__ == "__main__":

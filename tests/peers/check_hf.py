@@ -14,7 +14,7 @@ import tempfile
 import torch
 from safetensors.torch import load_file
 import transformers
-from transformers import (AutoConfig, AutoModelForCausalLM, GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM, MixtralConfig, MixtralForCausalLM,
+from transformers import (AutoConfig, AutoModelForCausalLM, DeepseekV3Config, DeepseekV3ForCausalLM, GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM, MixtralConfig, MixtralForCausalLM,
                           Qwen3Config, Qwen3ForCausalLM, Qwen3MoeConfig, Qwen3MoeForCausalLM)
 
 WEFT = os.path.abspath(sys.argv[1])
@@ -36,6 +36,22 @@ MODELS = {
                                                                   mlp_only_layers=[3])),
     "mixtral": lambda: MixtralForCausalLM(MixtralConfig(**SIZES, num_key_value_heads=2, num_local_experts=6, num_experts_per_tok=2)),
 }
+
+
+def deepseek():
+    """Biases of its own: they are no parameters."""
+    sizes = SIZES | dict(num_key_value_heads=4, q_lora_rank=24, kv_lora_rank=16, qk_nope_head_dim=12, qk_rope_head_dim=8, v_head_dim=12, num_mtp_layers=0)
+    experts = dict(moe_intermediate_size=40, n_routed_experts=8, num_experts_per_tok=3, n_group=4, topk_group=2, n_shared_experts=2, first_k_dense_replace=1)
+    yarn = {"rope_type": "yarn", "rope_theta": 10000.0, "factor": 16.0, "beta_fast": 32.0, "beta_slow": 1.0, "mscale": 0.7, "mscale_all_dim": 1.0,
+            "original_max_position_embeddings": 32}
+    model = DeepseekV3ForCausalLM(DeepseekV3Config(**sizes, **experts, rope_parameters=yarn))
+    torch.manual_seed(2)
+    for layer in model.model.layers[1:]:
+        layer.mlp.gate.e_score_correction_bias.copy_(0.2 * torch.randn(8))
+    return model
+
+
+MODELS["deepseek3"] = deepseek
 
 
 def run(*words):

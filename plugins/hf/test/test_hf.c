@@ -16,9 +16,10 @@
 #include <cmocka.h>
 
 static const char *const cases[] = {"llama", "llama_tied", "gpt2", "qwen3", "qwen3_moe", "mixtral",
+                                    "deepseek3",
                                     /* experts of a block in one tensor, which is only read */
-                                    "qwen3_moe_stacked", "mixtral_stacked"};
-enum { CASES = sizeof cases / sizeof cases[0], WRITTEN = CASES - 2 };
+                                    "qwen3_moe_stacked", "mixtral_stacked", "deepseek3_stacked"};
+enum { CASES = sizeof cases / sizeof cases[0], WRITTEN = CASES - 3 };
 
 /* ---- the models' tables ---- */
 

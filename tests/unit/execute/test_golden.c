@@ -12,9 +12,17 @@
 
 static const struct {
     const char *file, *model;
-} cases[] = {{"llama", "llama3"},        {"llama_tied", "llama3"},   {"llama_scaled", "llama3"},
-             {"llama_packed", "llama3"}, {"gpt2", "gpt2"},           {"qwen3", "qwen3"},
-             {"qwen3_moe", "moe qwen3"}, {"mixtral", "moe mixtral"}, {"deep", "moe deep"}};
+} cases[] = {{"llama", "llama3"},
+             {"llama_tied", "llama3"},
+             {"llama_scaled", "llama3"},
+             {"llama_packed", "llama3"},
+             {"gpt2", "gpt2"},
+             {"qwen3", "qwen3"},
+             {"qwen3_moe", "moe qwen3"},
+             {"mixtral", "moe mixtral"},
+             {"deep", "moe deep"},
+             {"deepseek3", "moe deepseek3"},
+             {"deepseek3_plain", "moe deepseek3"}};
 enum { CASES = sizeof cases / sizeof *cases };
 
 /* ---- a golden file and a run of its model ---- */
