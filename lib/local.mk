@@ -14,6 +14,7 @@ lib_libkit_la_SOURCES = \
 	lib/kit/permute.c \
 	lib/kit/ring.c \
 	lib/kit/sequence.c \
+	lib/kit/sizes.c \
 	lib/kit/stages.c \
 	lib/kit/surgery.c \
 	lib/kit/task_lists.c \

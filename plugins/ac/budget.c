@@ -12,35 +12,6 @@
 
 /* ---- the key ---- */
 
-static bool read_bytes(const char *text, double *bytes)
-{
-    static const struct {
-        const char *name;
-        double bytes;
-    } units[] = {{"", 1},
-                 {"B", 1},
-                 {"kB", 1e3},
-                 {"KB", 1e3},
-                 {"MB", 1e6},
-                 {"GB", 1e9},
-                 {"TB", 1e12},
-                 {"KiB", 1024.},
-                 {"MiB", 1048576.},
-                 {"GiB", 1073741824.},
-                 {"TiB", 1099511627776.}};
-    char *end;
-    *bytes = strtod(text, &end);
-    if (end == text || !(*bytes >= 0) || *bytes > 1e18)
-        return false;
-    end += strspn(end, " \t");
-    for (size_t i = 0; i < sizeof units / sizeof units[0]; i++)
-        if (strcmp(end, units[i].name) == 0) {
-            *bytes *= units[i].bytes;
-            return *bytes < 9e18;
-        }
-    return false;
-}
-
 weft_status ac_budget_read(ac *self, weft_error *err)
 {
     const weft_params *p = self->host->params;
@@ -50,7 +21,7 @@ weft_status ac_budget_read(ac *self, weft_error *err)
     self->share = -1;
     if (strcmp(text, "fit") == 0)
         return WEFT_OK;
-    if (!read_bytes(text, &bytes))
+    if (!weft_parse_bytes(text, &bytes))
         return weft_fail(err, WEFT_ERR_INPUT, at,
                          "[ac] budget = %s: it is bytes, as 60 GiB, a share of what would be kept "
                          "without ac, as 0.5, or fit",

@@ -19,25 +19,11 @@ typedef struct arguments {
 
 /* ---- options ---- */
 
-/* "5GB", "200 MB", "1GiB", bytes. 0: no size. */
+/* 0: no size. */
 static int64_t read_size(const char *text)
 {
-    static const struct {
-        const char *unit;
-        double bytes;
-    } units[] = {{"", 1},      {"B", 1},       {"KB", 1e3},       {"MB", 1e6},         {"GB", 1e9},
-                 {"TB", 1e12}, {"KiB", 1024.}, {"MiB", 1048576.}, {"GiB", 1073741824.}};
-    char *end = NULL;
-    double n = strtod(text, &end);
-    if (end == text || !(n > 0) || !isfinite(n))
-        return 0;
-    while (*end == ' ')
-        end++;
-    for (size_t i = 0; i < sizeof units / sizeof units[0]; i++)
-        if (strcasecmp(end, units[i].unit) == 0 && n * units[i].bytes >= 1 &&
-            n * units[i].bytes < 9e18)
-            return (int64_t)(n * units[i].bytes);
-    return 0;
+    double bytes = 0;
+    return weft_parse_bytes(text, &bytes) ? (int64_t)bytes : 0;
 }
 
 static weft_status parse_words(arguments *a, int argc, char **argv, weft_error *err)

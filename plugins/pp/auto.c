@@ -14,8 +14,10 @@ typedef struct pp_auto {
     bool either;           /* one stage a rank or two, as is better */
     bool kept;             /* the lists are those of the run folder */
     bool written;
-    char *notes; /* lines that say what was chosen, and what else there was */
-    int shift;   /* a unit of time: 2^-shift seconds */
+    char *notes;   /* lines that say what was chosen, and what else there was */
+    int shift;     /* a unit of time: 2^-shift seconds */
+    int64_t least; /* bytes of one micro-batch where they are most, and that rank */
+    int least_rank;
     pp_choice choice;
 } pp_auto;
 
@@ -36,6 +38,26 @@ static char *print_settings(const pp *self)
     char *out = text.out_of_memory ? NULL : weft_strdup(weft_text_get(&text));
     weft_text_release(&text);
     return out;
+}
+
+/* Micro-batches are a whole number, bytes have a unit. */
+weft_status pp_alive_read(pp *self, weft_error *err)
+{
+    const char *text = weft_params_text(self->params, "alive");
+    double n = 0;
+    if (strcmp(text, "auto") == 0)
+        return WEFT_OK;
+    if (weft_parse_bytes(text, &n) && n >= 1) {
+        const bool unit = text[strlen(text) - 1] > '9';
+        *(unit ? &self->bytes : &self->alive) = (int64_t)n;
+        if (unit || (n <= 1 << 20 && !text[strspn(text, "0123456789")]))
+            return WEFT_OK;
+    }
+    return weft_fail(
+        err, WEFT_ERR_INPUT, weft_params_where(self->params, "alive"),
+        "[pp] alive = %s: it is a number of micro-batches from 1 to 1048576, bytes with "
+        "their unit, as 20 GiB, or auto",
+        text);
 }
 
 weft_status pp_auto_create(pp *self, weft_error *err)
@@ -114,6 +136,7 @@ weft_status pp_auto_begin(pp *self, weft_error *err)
     pp_forget_split(self);
     weft_free(a->notes);
     a->notes = NULL;
+    a->least = 0;
     self->trying = 0;
     const weft_status s = read_kept(self, err);
     self->trying = a->kept ? 0 : 1;
@@ -198,6 +221,19 @@ static pp_stage stage_of(const weft_planned_stage *p, int shift)
         .held = p->held};
 }
 
+/* No schedule holds less than one micro-batch. Of placements that are tried the one that needs
+ * least. */
+static void find_least(pp_auto *a, const pp_pipeline *p)
+{
+    int most = 0;
+    for (int r = 1; r < p->view.ranks; r++)
+        most = pp_unit(p, r) > pp_unit(p, most) ? r : most;
+    if (a->least && a->least <= pp_unit(p, most))
+        return;
+    a->least = pp_unit(p, most);
+    a->least_rank = most;
+}
+
 static weft_status choose_placed(pp_auto *a, pp_pipeline *p, bool v, int *rank_of, weft_error *err)
 {
     const int ranks = p->view.ranks;
@@ -205,6 +241,7 @@ static weft_status choose_placed(pp_auto *a, pp_pipeline *p, bool v, int *rank_o
     for (int s = 0; s < p->view.stages; s++)
         rank_of[s] = v && s / ranks % 2 ? ranks - 1 - s % ranks : s % ranks;
     p->view.rank_of = rank_of;
+    find_least(a, p);
     weft_status s = pp_choose(p, v, &one, err);
     s = s ? s : pp_improve(p, &one, err);
     s = s ? s : pp_choice_add(&a->choice, &one, err);
@@ -217,7 +254,6 @@ static weft_status choose(const pp *self, weft_plan *plan, weft_error *err)
     pp_auto *a = self->automatic;
     const weft_pipeline_view view = weft_plan_pipeline(plan);
     const size_t n = (size_t)view.stages;
-    const int64_t alive = weft_params_int(self->params, "alive");
     weft_planned_stage *planned = weft_alloc_zero(n, sizeof *planned);
     pp_stage *stages = weft_alloc_zero(n, sizeof *stages);
     int *rank_of = weft_alloc_zero(n, sizeof *rank_of);
@@ -227,7 +263,10 @@ static weft_status choose(const pp *self, weft_plan *plan, weft_error *err)
         find_unit(a, planned, view.stages);
     for (size_t i = 0; i < n && !s; i++)
         stages[i] = stage_of(&planned[i], a->shift);
-    pp_pipeline p = {.view = view, .stages = stages, .alive = alive ? alive : view.ranks + 1};
+    pp_pipeline p = {.view = view,
+                     .stages = stages,
+                     .alive = self->alive ? self->alive : view.ranks + 1,
+                     .bytes = self->bytes};
     const bool one = view.stages == view.ranks;
     for (int v = 0; v < 2 && !s; v++)
         if (one ? !v : !weft_params_is(self->params, "placement", v ? "loop" : "v"))
@@ -310,11 +349,27 @@ static weft_status ask(weft_plan *plan, weft_text *text, weft_error *err)
     return s;
 }
 
+static weft_status too_little(const pp *self, weft_error *err)
+{
+    const pp_auto *a = self->automatic;
+    weft_text text = {0};
+    weft_print_bytes(&text, (double)a->least);
+    const weft_status s = weft_fail(
+        err, WEFT_ERR_INPUT, weft_params_where(self->params, "alive"),
+        "[pp] alive = %s: rank %d of the pipeline holds %s of one micro-batch alone, from "
+        "its forward to the last that is read of it; give at least that, or list ac",
+        weft_params_text(self->params, "alive"), a->least_rank, weft_text_get(&text));
+    weft_text_release(&text);
+    return s;
+}
+
 /* The best is what the next plan is made with. */
 static weft_status adopt(pp *self, weft_plan *plan, weft_error *err)
 {
     pp_auto *a = self->automatic;
     weft_text text = {0}, lists = {0};
+    if (self->bytes && !a->choice.best.length.fits)
+        return too_little(self, err);
     self->trying = 0;
     self->lists = a->choice.lists;
     a->choice.lists = (pp_lists){0};

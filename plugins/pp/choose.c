@@ -105,13 +105,10 @@ static weft_status choose_greedy(const pp_pipeline *p, pp_clock *clock, pp_candi
     enum { ROOMS = 5, LATES = 5 };
     weft_status s = WEFT_OK;
     for (int i = 0; i < 2 * ROOMS * LATES && !s; i++) {
-        const int64_t room = p->alive * 125 * (8 - i / 2 % ROOMS),
-                      late = i / 2 / ROOMS == 0 ? room : room * (LATES - i / 2 / ROOMS) / 16;
+        const int room = 8 - i / 2 % ROOMS, late = i / 2 / ROOMS ? LATES - i / 2 / ROOMS : 16;
         pp_lists lists = {0};
-        snprintf(candidate.name, sizeof candidate.name,
-                 "greedy, room for %lld.%lld, weights %lld.%lld%s", (long long)(room / 1000),
-                 (long long)(room % 1000 / 100), (long long)(late / 1000),
-                 (long long)(late % 1000 / 100), i % 2 ? ", reserved" : "");
+        snprintf(candidate.name, sizeof candidate.name, "greedy, room %d/8, weights %d/16%s", room,
+                 late, i % 2 ? ", reserved" : "");
         s = pp_greedy(p, room, late, i % 2, &lists, err);
         if (s)
             pp_lists_release(&lists);

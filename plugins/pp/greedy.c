@@ -183,7 +183,7 @@ static void *take(greedy *g, size_t n, size_t size, bool *ok)
     return room;
 }
 
-static bool reserve(greedy *g, int64_t room, int64_t late)
+static bool reserve(greedy *g, int room, int late)
 {
     const weft_pipeline_view *v = &g->p->view;
     const size_t ranks = (size_t)v->ranks, stages = (size_t)v->stages, micro = (size_t)g->micro;
@@ -205,9 +205,9 @@ static bool reserve(greedy *g, int64_t room, int64_t late)
         memset(g->head[way], NONE, ranks * ranks * sizeof(int));
     }
     for (int r = 0; r < v->ranks; r++) {
-        const int64_t unit = pp_unit(g->p, r);
-        g->ranks[r].room = unit / 1000 * room + unit % 1000 * room / 1000;
-        g->ranks[r].late = unit / 1000 * late + unit % 1000 * late / 1000;
+        const int64_t all = pp_room(g->p, r), some = all / 8 * room + all % 8 * room / 8;
+        g->ranks[r].room = some;
+        g->ranks[r].late = some / 16 * late + some % 16 * late / 16;
         while (v->rank_of[g->ranks[r].first] != r)
             g->ranks[r].first++;
     }
@@ -224,8 +224,8 @@ static weft_status gather(const greedy *g, pp_lists *out)
     return s;
 }
 
-weft_status pp_greedy(const pp_pipeline *p, int64_t room, int64_t late, bool reserved,
-                      pp_lists *out, weft_error *err)
+weft_status pp_greedy(const pp_pipeline *p, int room, int late, bool reserved, pp_lists *out,
+                      weft_error *err)
 {
     greedy g = {.p = p, .reserve = reserved, .micro = (int)p->view.micro_batches, .err = err};
     int64_t left = (int64_t)PP_KINDS * p->view.stages * g.micro;

@@ -21,13 +21,14 @@ struct pp_clock {
     int micro;
     channel *channels;
     int n_channels;
-    int *channel_of[2];           /* by stage that sends on, back; NONE: its result stays */
-    int64_t *results[2];          /* by stage and micro-batch: when F, when I is over; NONE */
-    int64_t *clock;               /* by rank */
-    int64_t *left;                /* by rank: what its tasks still take */
-    int64_t *bytes, *most, *unit; /* by rank: held now, at most, of one micro-batch */
-    int *at, *end;                /* by rank: the next item, and behind its last */
-    bool *come;                   /* by rank: it has come to that item */
+    int *channel_of[2];    /* by stage that sends on, back; NONE: its result stays */
+    int64_t *results[2];   /* by stage and micro-batch: when F, when I is over; NONE */
+    int64_t *clock;        /* by rank */
+    int64_t *left;         /* by rank: what its tasks still take */
+    int64_t *bytes, *most; /* by rank: held now, at most */
+    int64_t *unit, *room;  /* by rank: bytes of one micro-batch, and what may be held */
+    int *at, *end;         /* by rank: the next item, and behind its last */
+    bool *come;            /* by rank: it has come to that item */
     int *arrival[2]; /* by rank: number in its channel of what the next item, and the one behind it,
                         are sent */
     bool *broken;    /* of one: received in another order than sent, or too long */
@@ -45,6 +46,11 @@ int64_t pp_unit(const pp_pipeline *p, int rank)
         if (p->view.rank_of[s] == rank)
             bytes += later(p->stages[s].kept, p->stages[s].held);
     return bytes > 0 ? bytes : 1;
+}
+
+int64_t pp_room(const pp_pipeline *p, int rank)
+{
+    return p->bytes ? p->bytes : p->alive * pp_unit(p, rank);
 }
 
 /* ---- room ---- */
@@ -94,6 +100,7 @@ static bool reserve(pp_clock *c)
     c->bytes = take(c, ranks, sizeof *c->bytes, &ok);
     c->most = take(c, ranks, sizeof *c->most, &ok);
     c->unit = take(c, ranks, sizeof *c->unit, &ok);
+    c->room = take(c, ranks, sizeof *c->room, &ok);
     c->at = take(c, ranks, sizeof *c->at, &ok);
     c->end = take(c, ranks, sizeof *c->end, &ok);
     c->come = take(c, ranks, sizeof *c->come, &ok);
@@ -102,8 +109,10 @@ static bool reserve(pp_clock *c)
     if (!ok)
         return false;
     find_channels(c, of);
-    for (int r = 0; r < v->ranks; r++)
+    for (int r = 0; r < v->ranks; r++) {
         c->unit[r] = pp_unit(c->p, r);
+        c->room[r] = pp_room(c->p, r);
+    }
     for (int i = 0; i < c->n_channels; i++) {
         size_t n = 0;
         for (int way = 0; way < 2; way++)
@@ -304,7 +313,7 @@ bool pp_clock_run(pp_clock *c, const pp_lists *l, int64_t most, pp_length *out)
             return false;
         out->ends = later(out->ends, c->clock[r]);
         out->thousand = later(out->thousand, held / unit * 1000 + held % unit * 1000 / unit);
-        out->fits = out->fits && held <= c->p->alive * unit;
+        out->fits = out->fits && held <= c->room[r];
     }
     return true;
 }

@@ -30,14 +30,11 @@ static const weft_param params[] = {
              "lists such as `weft plan --schedule` or PyTorch writes; auto: the one whose step is "
              "predicted to be the shortest, of all these and of others."},
     {.name = "alive",
-     .type = WEFT_PARAM_INT,
+     .type = WEFT_PARAM_STRING,
      .value = "auto",
-     .min = 1,
-     .max = 1 << 20,
-     .unit = "micro-batches",
-     .choices = automatic,
-     .help = "With schedule = auto: how many a rank may hold at once, between their forward and "
-             "the last that is read of them; auto: one more than 1f1b has, which are `degree`."},
+     .help = "With schedule = auto: how many micro-batches a rank may hold at once, between their "
+             "forward and the last that is read of them, or how many bytes of them, as 20 GiB; "
+             "auto: one more than 1f1b has, which are `degree`."},
     {.name = "times",
      .type = WEFT_PARAM_STRING,
      .value = "",
@@ -136,8 +133,9 @@ static weft_status create(void *self, weft_error *err)
                            ? "1f1b"
                            : weft_params_text(p->params, "schedule");
     p->schedule = pp_find_schedule(name);
-    const weft_status schedule = check_schedule(p, err), split = check_split(p->params, err);
-    const weft_status s = schedule ? schedule : split;
+    const weft_status schedule = check_schedule(p, err), split = check_split(p->params, err),
+                      room = pp_alive_read(p, err);
+    const weft_status s = schedule ? schedule : split ? split : room;
     check_automatic(p);
     return s || strcmp(name, "auto") != 0 ? s : pp_auto_create(p, err);
 }

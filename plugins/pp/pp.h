@@ -77,7 +77,9 @@ typedef struct pp {
     int64_t degree;
     const pp_schedule *schedule; /* NULL: auto, or a file */
     pp_lists lists;              /* of a file, once it was read; of auto, once they are found */
-    struct pp_auto *automatic;   /* NULL: a schedule has a name, or is a file's */
+    int64_t alive,
+        bytes; /* auto: micro-batches, or bytes of them, that a rank may hold; 0: no word */
+    struct pp_auto *automatic; /* NULL: a schedule has a name, or is a file's */
     int trying; /* auto: stages a rank, of a plan that is made to see what they take; 0: another */
     /* Where each stage but the first begins: blocks, WEFT_BLOCK_HEAD behind all of them. Found in
      * the first graph, and the same in all others. */
@@ -104,6 +106,8 @@ weft_status pp_generate(void *self, const weft_pipeline_view *view, weft_tasks *
 
 /* ---- auto.c: schedule = auto ---- */
 
+/* Key alive, whatever the schedule is. */
+weft_status pp_alive_read(pp *self, weft_error *err);
 weft_status pp_auto_create(pp *self, weft_error *err);
 void pp_auto_destroy(pp *self);
 /* Before the first plan's graph: lists of the run folder, or none yet. */

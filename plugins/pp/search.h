@@ -19,11 +19,14 @@ typedef struct pp_pipeline {
     weft_pipeline_view view;
     const pp_stage *stages;
     int64_t alive; /* micro-batches of which a rank may hold the bytes at once */
+    int64_t bytes; /* 0, or what it may hold instead of that */
 } pp_pipeline;
 
 /* Bytes of one micro-batch in all stages of a rank, whether kept for I or held for W; at least 1.
  */
 int64_t pp_unit(const pp_pipeline *p, int rank);
+/* Bytes that a rank may hold. */
+int64_t pp_room(const pp_pipeline *p, int rank);
 
 /* ---- length.c: what lists take ---- */
 
@@ -46,10 +49,10 @@ bool pp_clock_run(pp_clock *clock, const pp_lists *lists, int64_t most, pp_lengt
 /* ---- greedy.c ---- */
 
 /* A rank that is free does what it can: a backward, else a forward for which there is room, else
- * weights; these before forwards where more than `late` is held for them. room, late:
- * micro-batches, in thousandths. reserve: a micro-batch comes in only if there is
+ * weights; these before forwards where more than `late` is held for them. room: eighths of what a
+ * rank may hold; late: sixteenths of the room. reserve: a micro-batch comes in only if there is
  * room for it in all stages of the rank. Without items: it got stuck. */
-weft_status pp_greedy(const pp_pipeline *p, int64_t room, int64_t late, bool reserve, pp_lists *out,
+weft_status pp_greedy(const pp_pipeline *p, int room, int late, bool reserve, pp_lists *out,
                       weft_error *err);
 
 /* ---- choose.c ---- */

@@ -40,6 +40,17 @@ static void set_view(random_case *c, int ranks, int turns, int micro, bool v)
         c->rank_of[s] = v && s / ranks % 2 ? ranks - 1 - s % ranks : s % ranks;
 }
 
+/* By other code than pp's: the bytes of one micro-batch on a rank. */
+static int64_t unit_of(const random_case *c, int rank)
+{
+    int64_t unit = 0;
+    for (int s = 0; s < c->p.view.stages; s++) {
+        const pp_stage *k = &c->stages[s];
+        unit += c->rank_of[s] != rank ? 0 : k->kept > k->held ? k->kept : k->held;
+    }
+    return unit ? unit : 1;
+}
+
 static void make(random_case *c, uint64_t seed)
 {
     dice d = {seed, 0};
@@ -58,6 +69,12 @@ static void make(random_case *c, uint64_t seed)
         if (even && s > 0)
             *k = c->stages[0];
     }
+    if (below(&d, 2)) {
+        int64_t most = 1;
+        for (int r = 0; r < ranks; r++)
+            most = unit_of(c, r) > most ? unit_of(c, r) : most;
+        c->p.bytes = most + below(&d, 300);
+    }
 }
 
 /* ---- by other code ---- */
@@ -67,12 +84,8 @@ static int64_t count_thousand(const random_case *c, const weft_tasks *t, bool *f
     int64_t most = 0;
     *fits = true;
     for (int r = 0; r < t->ranks; r++) {
-        int64_t now = 0, peak = 0, unit = 0;
-        for (int s = 0; s < t->stages; s++) {
-            const pp_stage *k = &c->stages[s];
-            unit += t->rank_of[s] != r ? 0 : k->kept > k->held ? k->kept : k->held;
-        }
-        unit = unit ? unit : 1;
+        int64_t now = 0, peak = 0;
+        const int64_t unit = unit_of(c, r);
         for (int i = 0; i < t->of[r].n; i++) {
             const weft_task *k = &t->of[r].list[i];
             const pp_stage *s = &c->stages[k->stage];
@@ -84,7 +97,7 @@ static int64_t count_thousand(const random_case *c, const weft_tasks *t, bool *f
         }
         assert_int_equal(now, 0);
         most = peak * 1000 / unit > most ? peak * 1000 / unit : most;
-        *fits = *fits && peak <= c->p.alive * unit;
+        *fits = *fits && peak <= (c->p.bytes ? c->p.bytes : c->p.alive * unit);
     }
     return most;
 }

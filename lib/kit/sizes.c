@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Sizes as people write them. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <weft/base.h>
+
+bool weft_parse_bytes(const char *text, double *bytes)
+{
+    static const struct {
+        const char *name;
+        double bytes;
+    } units[] = {{"", 1},          {"B", 1},         {"kB", 1e3},      {"MB", 1e6},
+                 {"GB", 1e9},      {"TB", 1e12},     {"KiB", 0x1p+10}, {"MiB", 0x1p+20},
+                 {"GiB", 0x1p+30}, {"TiB", 0x1p+40}, {"PiB", 0x1p+50}};
+    char *end;
+    const double n = strtod(text, &end);
+    if (end == text || !(n >= 0) || !isfinite(n))
+        return false;
+    end += strspn(end, " \t");
+    for (size_t i = 0; i < sizeof units / sizeof units[0]; i++)
+        if (strcasecmp(end, units[i].name) == 0 && n * units[i].bytes < 0x1p+62) {
+            *bytes = n * units[i].bytes;
+            return true;
+        }
+    return false;
+}
