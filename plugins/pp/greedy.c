@@ -183,6 +183,17 @@ static void *take(greedy *g, size_t n, size_t size, bool *ok)
     return room;
 }
 
+static int64_t least(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* Eighths of it. */
+static int64_t share(int64_t all, int eighths)
+{
+    return all / 8 * eighths + all % 8 * eighths / 8;
+}
+
 static bool reserve(greedy *g, int room, int late)
 {
     const weft_pipeline_view *v = &g->p->view;
@@ -204,8 +215,15 @@ static bool reserve(greedy *g, int room, int late)
         memset(g->ends[way], NONE, stages * micro * sizeof(int64_t));
         memset(g->head[way], NONE, ranks * ranks * sizeof(int));
     }
+    /* Where a rank lets in more than one behind it, what waits between them can be in the way of
+     * what comes back: of bytes all have room for as many micro-batches. */
+    int64_t micro_batches = INT64_MAX;
+    for (int r = 0; r < v->ranks; r++)
+        micro_batches = least(micro_batches, share(pp_room(g->p, r), room) / pp_unit(g->p, r));
     for (int r = 0; r < v->ranks; r++) {
-        const int64_t all = pp_room(g->p, r), some = all / 8 * room + all % 8 * room / 8;
+        const bool whole = g->p->bytes && g->reserve;
+        const int64_t some =
+            whole ? micro_batches * pp_unit(g->p, r) : share(pp_room(g->p, r), room);
         g->ranks[r].room = some;
         g->ranks[r].late = some / 16 * late + some % 16 * late / 16;
         while (v->rank_of[g->ranks[r].first] != r)
