@@ -32,7 +32,7 @@ bool random_lists(const random_case *c, unsigned run, const char *plugin)
 
 const char *random_model(const random_case *c)
 {
-    static const char *const names[] = {"llama3", "gpt2", "mixtral", "qwen3"};
+    static const char *const names[] = {"llama3", "gpt2", "mixtral", "qwen3", "deepseek3"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (random_lists(c, RANDOM_ONE, names[i]))
             return names[i];

@@ -163,6 +163,43 @@ static void draw_experts(drawing *d)
         set(d, RANDOM_ALL, name, "mlp_only_layers", "", "0");
 }
 
+/* Attention through latents, and experts in groups. */
+static void draw_deepseek3(drawing *d)
+{
+    const char *name = "deepseek3";
+    const int layers = pick_number(d, "1 2 2 3 4"), groups = pick_number(d, "1 1 2 4"),
+              experts = groups * pick_number(d, "2 3 4"), keep = 1 + below(d, groups),
+              most = keep * (experts / groups), nope = pick_number(d, "2 3 6 8"),
+              turns = pick_number(d, "2 4 6");
+    list(d, "moe", RANDOM_ALL, true);
+    list(d, name, RANDOM_ALL, true);
+    set(d, RANDOM_ALL, name, "dim", "8", "%d", pick_number(d, "8 16 24 30 32"));
+    set(d, RANDOM_ALL, name, "n_layers", NULL, "%d", layers);
+    set(d, RANDOM_ALL, name, "n_heads", "1", "%d", pick_number(d, "1 2 3 4 4 6"));
+    set(d, RANDOM_ALL, name, "q_rank", "0", "%d", pick_number(d, "0 5 8 16"));
+    set(d, RANDOM_ALL, name, "kv_rank", "1", "%d", pick_number(d, "1 5 8 12"));
+    set(d, RANDOM_ALL, name, "nope_dim", NULL, "%d", nope);
+    set(d, RANDOM_ALL, name, "rope_dim", NULL, "%d", turns);
+    set(d, RANDOM_ALL, name, "v_dim", "1", "%d", 1 + below(d, nope + turns));
+    set(d, RANDOM_ALL, name, "ffn_dim", "8", "%d", pick_number(d, "1 7 16 26"));
+    set(d, RANDOM_ALL, name, "vocab_size", NULL, "%d", pick_number(d, "258 259 262 304"));
+    set(d, RANDOM_ALL, name, "dense_layers", NULL, "%d", below(d, layers));
+    set(d, RANDOM_ALL, name, "n_experts", NULL, "%d", experts);
+    set(d, RANDOM_ALL, name, "n_groups", NULL, "%d", groups);
+    set(d, RANDOM_ALL, name, "keep_groups", NULL, "%d", keep);
+    set(d, RANDOM_ALL, name, "top_k", "1", "%d", 1 + below(d, most < 4 ? most : 4));
+    set(d, RANDOM_ALL, name, "expert_dim", "1", "%d", pick_number(d, "1 5 12 16"));
+    set(d, RANDOM_ALL, name, "n_shared", "1", "%d", pick_number(d, "1 1 2"));
+    if (below(d, 2))
+        set(d, RANDOM_ALL, name, "tied", "", "yes");
+    if (below(d, 2))
+        set(d, RANDOM_ALL, name, "balance", NULL, "0");
+    if (below(d, 2))
+        set(d, RANDOM_ALL, name, "bias_rate", "", "0.01");
+    if (one_in(d, 3))
+        set(d, RANDOM_ALL, name, "yarn", "", "yes");
+}
+
 static void draw_float8(drawing *d)
 {
     list(d, "float8", RANDOM_ALL, false);
@@ -556,7 +593,9 @@ void random_draw(uint64_t seed, random_case *c)
     int steps = pick_number(&d, "2 3 4");
     c->goes_on = one_in(&d, 3);
     steps = c->goes_on ? 4 : steps;
-    if (seed % 5 == 0)
+    if (seed % 7 == 3)
+        draw_deepseek3(&d);
+    else if (seed % 5 == 0)
         draw_experts(&d);
     else if (below(&d, 4))
         draw_llama(&d, large);
