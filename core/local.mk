@@ -119,6 +119,7 @@ core_libcore_la_SOURCES = \
 	core/compile/driver/review.c \
 	core/compile/driver/schedule.c \
 	core/compile/driver/plan.h \
+	core/execute/access.c \
 	core/execute/collective.c \
 	core/execute/control.c \
 	core/execute/control_local.c \

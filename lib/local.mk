@@ -16,6 +16,7 @@ lib_libkit_la_SOURCES = \
 	lib/kit/sequence.c \
 	lib/kit/sizes.c \
 	lib/kit/stages.c \
+	lib/kit/state.c \
 	lib/kit/surgery.c \
 	lib/kit/task_lists.c \
 	lib/kit/updates.c \

@@ -60,6 +60,7 @@ check_PROGRAMS += \
 	tests/unit/lib/test_read_safetensors \
 	tests/unit/lib/test_roofline \
 	tests/unit/lib/test_sha256 \
+	tests/unit/lib/test_state_fill \
 	tests/unit/lib/test_store \
 	tests/unit/lib/test_store_bad \
 	tests/unit/lib/test_store_faults \

@@ -147,6 +147,10 @@ weft_status weft_run_train(weft_run *run, const volatile sig_atomic_t *stop, wef
 /* ---- parts ---- */
 
 weft_status weft_init_state(weft_run *run, weft_error *err);
+/* access.c: what a store is shown of it, with data, or functions, to reach it by; kept as in
+ * weft_plan_state. *tensors: weft_free. */
+weft_status weft_run_state(weft_run *run, const int64_t *kept, weft_state_view *view,
+                           weft_state_tensor **tensors, weft_error *err);
 /* times.c: how long parts take. begin and end of a step, on all ranks; around a task, whose waits
  * for other stages are added to run->waited_s meanwhile. */
 weft_status weft_times_begin(weft_run *run, weft_error *err);

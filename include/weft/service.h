@@ -326,8 +326,9 @@ typedef struct weft_state_tensor {
     const char *name;
     bool moment;         /* a state, as an optimizer's moments; else a parameter */
     bool buffer;         /* a state that belongs to the model: where its parameters go, it goes */
-    weft_tensor tensor;  /* this rank's part [lo, lo + size) of the whole, dense, in device memory;
-                            may be empty (a size of 0) */
+    weft_tensor tensor;  /* this rank's part [lo, lo + size) of the whole, dense; may be empty (a
+                            size of 0). data: where it lies, if the host may use that; else NULL,
+                            and it is there for weft_state_view.read and write alone */
     const char *kept_by; /* the plugin that keeps it (weft_keep): every rank its own bytes, on this
                             mesh alone; else NULL */
     bool resets;         /* one that is not found, or of another size, is zeros, and no error */
@@ -365,10 +366,16 @@ typedef struct weft_setting {
  * snapshot of the counters, not of the tensors. */
 typedef struct weft_state_view {
     int rank, ranks;
-    const weft_device *device;
-    void *device_self;
     const weft_state_tensor *tensors;
     int n_tensors;
+    /* Bytes [at, at + n) of this rank's part of tensor i, wherever it lies: to the host's memory,
+     * or from there. Done on return. */
+    weft_status (*read)(const struct weft_state_view *state, int i, int64_t at, int64_t n, void *to,
+                        weft_error *err);
+    weft_status (*write)(const struct weft_state_view *state, int i, int64_t at, int64_t n,
+                         const void *from, weft_error *err);
+    bool any_thread; /* may call these, and use `data`; else the rank's own thread alone */
+    void *core;      /* the core's own */
     weft_progress progress;
     int64_t steps;     /* in all */
     const char *model; /* name of the plugin that gives the model: its section of the settings says
@@ -384,6 +391,14 @@ typedef struct weft_state_view {
     const weft_setting *settings;       /* all that must be equal on all ranks, sections together */
     int n_settings;
 } weft_state_view;
+
+/* Fills this rank's part of tensor i with what `read` gives of boxes of the whole, dense and
+ * row-major: where it lies, or some MiB of rows after the other. */
+weft_status weft_state_fill(const weft_state_view *state, int i,
+                            weft_status (*read)(void *ctx, const weft_state_tensor *tensor,
+                                                const int64_t *lo, const int64_t *size, void *to,
+                                                weft_error *err),
+                            void *ctx, weft_error *err);
 
 /* ---- store: keeps state and brings it back ---- */
 
@@ -432,8 +447,7 @@ typedef struct weft_store {
 typedef struct weft_weights {
     size_t size;
     /* (all ranks) After initialisation, unless a store has found something: fills all parameters
-     * (device->upload). *loaded = false: nothing is set.
-     */
+     * (weft_state_fill). *loaded = false: nothing is set. */
     weft_status (*load)(void *self, const weft_state_view *state, bool *loaded, weft_error *err);
     /* (all ranks) After the last step; may be NULL. */
     weft_status (*save)(void *self, const weft_state_view *state, weft_error *err);

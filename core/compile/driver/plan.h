@@ -149,11 +149,11 @@ bool weft_plan_captures_sent(const weft_plan *plan);
 
 /* ---- states.c, calls.c, footprint.c: memory ---- */
 
-/* What a store is shown: every parameter and state, this rank's part, at its place in `memory`
- * (NULL: without data), and behind them the n_kept that plugins keep; kept: how many bytes, of rank
- * after rank. weft_free. */
-weft_status weft_plan_state(const weft_plan *plan, void *memory, const int64_t *kept,
-                            weft_state_tensor **out, weft_error *err);
+/* What a store is shown: every parameter and state, this rank's part, without data, and behind them
+ * the n_kept that plugins keep; kept: how many bytes, of rank after rank; NULL: only this one is
+ * known. weft_free. */
+weft_status weft_plan_state(const weft_plan *plan, const int64_t *kept, weft_state_tensor **out,
+                            weft_error *err);
 /* Gives what plugins keep a place. All that ask have asked. */
 weft_status weft_plan_keep(weft_plan *plan, weft_error *err);
 /* Memory that saving takes on this rank; 0 without a store. */
