@@ -126,6 +126,7 @@ core_libcore_la_SOURCES = \
 	core/execute/data.c \
 	core/execute/evaluate.c \
 	core/execute/execute.c \
+	core/execute/far.c \
 	core/execute/groups.c \
 	core/execute/init.c \
 	core/execute/instruction.c \

@@ -12,10 +12,17 @@ static void *place_of(const weft_run *run, int i)
     return (char *)run->state + (i < states->n ? states->list[i].offset : k->offset);
 }
 
+static bool is_far(const weft_run *run, int i)
+{
+    return i < run->plan->states.n && run->plan->states.list[i].far;
+}
+
 static weft_status read_state(const weft_state_view *view, int i, int64_t at, int64_t n, void *to,
                               weft_error *err)
 {
     const weft_run *run = view->core;
+    if (is_far(run, i))
+        return weft_far_read(run, run->plan->states.list[i].offset + at, n, to, err);
     return weft_device_download(run->plan, WEFT_NOW, to, (char *)place_of(run, i) + at, (size_t)n,
                                 err);
 }
@@ -24,6 +31,8 @@ static weft_status write_state(const weft_state_view *view, int i, int64_t at, i
                                const void *from, weft_error *err)
 {
     const weft_run *run = view->core;
+    if (is_far(run, i))
+        return weft_far_write(run, run->plan->states.list[i].offset + at, n, from, err);
     return weft_device_upload(run->plan, WEFT_NOW, (char *)place_of(run, i) + at, from, (size_t)n,
                               err);
 }
@@ -42,6 +51,6 @@ weft_status weft_run_state(weft_run *run, const int64_t *kept, weft_state_view *
                               .any_thread = plan->device->host_memory,
                               .core = run};
     for (int i = 0; i < view->n_tensors && !s && plan->device->host_memory; i++)
-        (*tensors)[i].tensor.data = place_of(run, i);
+        (*tensors)[i].tensor.data = is_far(run, i) ? NULL : place_of(run, i);
     return s;
 }

@@ -180,7 +180,11 @@ typedef enum weft_instruction_kind {
     WEFT_POST_SEND,  /* another stage's value begins to be sent; of a micro-batch, at its task's end
                       */
     WEFT_POST_RECV,  /* begins to be received: in a program's prologue */
-    WEFT_AWAIT       /* what was posted is there, before its first reader */
+    WEFT_AWAIT,      /* what was posted is there, before its first reader */
+    WEFT_FETCH,      /* begins to come from far memory; to go there */
+    WEFT_EVICT,
+    WEFT_ARRIVE /* what was fetched is there, before its first reader; what was evicted is away, and
+                   its memory free */
 } weft_instruction_kind;
 
 /* ---- schedule: what each rank of a pipeline runs, and in which order ---- */
@@ -399,6 +403,43 @@ weft_status weft_state_fill(const weft_state_view *state, int i,
                                                 const int64_t *lo, const int64_t *size, void *to,
                                                 weft_error *err),
                             void *ctx, weft_error *err);
+
+/* ---- far memory: for what a step reads once or twice ---- */
+
+/* What far memory moves in a second. */
+typedef struct weft_far_rates {
+    double read, write; /* bytes */
+    double call_s;      /* seconds that each transfer takes besides */
+} weft_far_rates;
+
+/* capability "far". Memory that no kernel can address, as a disk: what a rank fetches from it is in
+ * the host's memory until it is evicted to it. It is scratch: nothing of it outlives the run. Any
+ * thread may call read, write and wait; of two transfers that touch the same bytes, one of them a
+ * write, the second begins when the first is over. */
+typedef struct weft_far {
+    size_t size;
+    /* Room for `bytes` that are all zero, behind open: all that will be needed, or an error. Places
+     * are below that. */
+    weft_status (*reserve)(void *self, int64_t bytes, weft_error *err);
+    /* Begins to bring n bytes from place `at` to the host's memory, or from there, and returns at
+     * once. That memory is the service's until wait. */
+    weft_status (*read)(void *self, int64_t at, int64_t n, void *to, weft_request **request,
+                        weft_error *err);
+    weft_status (*write)(void *self, int64_t at, int64_t n, const void *from,
+                         weft_request **request, weft_error *err);
+    /* Until it is done; the request is gone then, also after an error. */
+    weft_status (*wait)(void *self, weft_request *request, weft_error *err);
+    /* Until nothing is under way any more, well or not: the host's memory may go. */
+    void (*drain)(void *self);
+    /* Optional, these: from `create` on. Where it is, for people: "disk /nvme". */
+    void (*describe)(void *self, weft_text *text);
+    /* false: not known. */
+    bool (*rates)(void *self, weft_far_rates *rates);
+    /* The host's memory that it takes for itself where so many bytes lie far; part of the plan. */
+    int64_t (*buffer_bytes)(void *self, int64_t bytes);
+    /* As weft_device.counts. */
+    int (*counts)(void *self, struct weft_report *list);
+} weft_far;
 
 /* ---- store: keeps state and brings it back ---- */
 

@@ -168,10 +168,11 @@ typedef struct weft_held {
     int64_t inputs; /* with those on the host, if that is the device's memory, too */
     int64_t micro_inputs, step_inputs; /* of these: the device's pieces */
     int64_t host_inputs;               /* beside a device that has memory of its own */
+    int64_t far, moving;               /* in far memory; what moving it takes of the host's */
 } weft_held;
 
 weft_held weft_plan_held(const weft_plan *plan);
-/* All but host_inputs: what is planned. */
+/* All but host_inputs and far: what is planned. */
 size_t weft_plan_bytes(const weft_plan *plan);
 
 #endif
