@@ -119,12 +119,14 @@ core_libcore_la_SOURCES = \
 	core/compile/driver/review.c \
 	core/compile/driver/schedule.c \
 	core/compile/driver/plan.h \
+	core/execute/access.c \
 	core/execute/collective.c \
 	core/execute/control.c \
 	core/execute/control_local.c \
 	core/execute/data.c \
 	core/execute/evaluate.c \
 	core/execute/execute.c \
+	core/execute/far.c \
 	core/execute/groups.c \
 	core/execute/init.c \
 	core/execute/instruction.c \

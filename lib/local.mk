@@ -6,6 +6,7 @@ lib_libkit_la_SOURCES = \
 	lib/kit/boxes.c \
 	lib/kit/builder.c \
 	lib/kit/costs.c \
+	lib/kit/far.c \
 	lib/kit/gradients.c \
 	lib/kit/head.c \
 	lib/kit/json.c \
@@ -16,6 +17,7 @@ lib_libkit_la_SOURCES = \
 	lib/kit/sequence.c \
 	lib/kit/sizes.c \
 	lib/kit/stages.c \
+	lib/kit/state.c \
 	lib/kit/surgery.c \
 	lib/kit/task_lists.c \
 	lib/kit/updates.c \
@@ -44,6 +46,7 @@ lib_libshared_la_SOURCES = \
 	lib/forecast/check.c \
 	lib/forecast/costs.c \
 	lib/forecast/course.c \
+	lib/forecast/far.c \
 	lib/forecast/forecast.c \
 	lib/forecast/gathers.c \
 	lib/forecast/graph.c \

@@ -60,7 +60,7 @@ check_PROGRAMS += \
 	tests/unit/lib/test_read_safetensors \
 	tests/unit/lib/test_roofline \
 	tests/unit/lib/test_sha256 \
-	tests/unit/lib/test_store \
+	tests/unit/lib/test_state_fill tests/unit/lib/test_store \
 	tests/unit/lib/test_store_bad \
 	tests/unit/lib/test_store_faults \
 	tests/unit/lib/test_store_sums \
@@ -422,7 +422,7 @@ run_fixture_sources = \
 	tests/fixtures/run/mistakes.c \
 	tests/fixtures/run/moving_bias.c tests/fixtures/run/noise.c \
 	tests/fixtures/run/oddities.c \
-	tests/fixtures/run/one_kv.c \
+	tests/fixtures/run/lazy_far.c tests/fixtures/run/one_kv.c \
 	tests/fixtures/run/order.c \
 	tests/fixtures/run/overrun.c \
 	tests/fixtures/run/own_block.c \
@@ -534,7 +534,7 @@ dist_check_SCRIPTS += \
 	tests/scripts/check-micro-batch \
 	tests/scripts/check-mistakes \
 	tests/scripts/check-mpi \
-	tests/scripts/check-muon \
+	tests/scripts/check-muon tests/scripts/check-offload \
 	tests/scripts/check-mutations-apply \
 	tests/scripts/check-nccl \
 	tests/scripts/check-nccl-progress \

@@ -65,7 +65,11 @@ static weft_status launch(weft_run *run, const weft_lowered *l, const weft_instr
                                   err);
     case WEFT_POST_RECV:
         return weft_transfer_recv(run, l, in, err);
+    case WEFT_FETCH:
+    case WEFT_EVICT:
+        return weft_transfer_far(run, l, in, err);
     case WEFT_AWAIT:
+    case WEFT_ARRIVE:
         return weft_transfer_await(run, l, in, err);
     case WEFT_COMPUTE:
         break;

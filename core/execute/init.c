@@ -7,7 +7,7 @@
 #include <string.h>
 #include <weft/random.h>
 
-enum { PIECE = 1 << 16, MAX_THREADS = 64 };
+enum { PIECE = 1 << 16, FAR_PIECE = 1 << 20, MAX_THREADS = 64 };
 
 static double draw(const weft_init *init, uint64_t seed, uint64_t stream, uint64_t index)
 {
@@ -35,7 +35,8 @@ typedef struct job {
     const weft_run *run;
     const weft_state_entry *entry;
     weft_tensor tensor;
-    int64_t next, count; /* elements handed out; all */
+    int64_t first;       /* element, where the tensor's data begins */
+    int64_t next, count; /* elements handed out from there on; all */
     pthread_mutex_t lock;
 } job;
 
@@ -55,7 +56,7 @@ static void *work(void *arg)
         for (int64_t i = from; i < to; i++)
             weft_tensor_set(&j->tensor, i,
                             draw(&j->entry->value->init, j->run->seed, stream,
-                                 weft_global_index(&j->tensor, i)));
+                                 weft_global_index(&j->tensor, j->first + i)));
     }
 }
 
@@ -74,6 +75,24 @@ static void fill(job *j, int threads)
     pthread_mutex_destroy(&j->lock);
 }
 
+/* Piece by piece. */
+static weft_status fill_far(job *j, weft_error *err)
+{
+    const weft_run *run = j->run;
+    const int64_t width = (int64_t)weft_dtype_size(j->tensor.dtype), all = j->count;
+    j->tensor.data = weft_alloc((size_t)((all < FAR_PIECE ? all : FAR_PIECE) * width));
+    weft_status s = j->tensor.data ? WEFT_OK : weft_fail_memory(err);
+    for (; j->first < all && !s; j->first += FAR_PIECE) {
+        j->next = 0;
+        j->count = all - j->first < FAR_PIECE ? all - j->first : FAR_PIECE;
+        fill(j, run->threads);
+        s = weft_far_write(run, j->entry->offset + j->first * width, j->count * width,
+                           j->tensor.data, err);
+    }
+    weft_free(j->tensor.data);
+    return s;
+}
+
 weft_status weft_init_state(weft_run *run, weft_error *err)
 {
     const weft_plan *plan = run->plan;
@@ -88,6 +107,10 @@ weft_status weft_init_state(weft_run *run, weft_error *err)
         job j = {.run = run, .entry = e};
         weft_local_tensor(g, e->value, coord, &j.tensor);
         j.count = weft_tensor_count(&j.tensor);
+        if (e->far) {
+            s = fill_far(&j, err);
+            continue;
+        }
         char *at = (char *)run->state + e->offset;
         j.tensor.data = plan->device->host_memory ? at : weft_alloc((size_t)e->bytes);
         if (!j.tensor.data)

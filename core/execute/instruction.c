@@ -42,7 +42,9 @@ static weft_operand describe_operand(const weft_run *run, const weft_lowered *l,
     const bool result = i >= in->n_ins && i < n;
     const weft_buffer *b = buffer >= 0 ? &l->buffers[buffer] : NULL;
     weft_operand o = {.buffer = buffer, .last = -1};
-    o.read = i < in->n_ins || (result && (in->kind == WEFT_OBSERVE || in->kind == WEFT_AWAIT)) ||
+    o.read = i < in->n_ins ||
+             (result &&
+              (in->kind == WEFT_OBSERVE || in->kind == WEFT_AWAIT || in->kind == WEFT_ARRIVE)) ||
              (in->accumulate && i == in->n_ins);
     o.written = i >= in->n_ins && in->kind != WEFT_OBSERVE;
     if (i < n) {
@@ -118,16 +120,21 @@ static weft_status room_for_copy(weft_run *run, size_t bytes, weft_error *err)
     return WEFT_OK;
 }
 
-/* Where the host can read it. */
-static weft_status take_to_host(weft_run *run, weft_tensor *t, weft_error *err)
+/* Where the host can read it. buffer: where it lies. */
+static weft_status take_to_host(weft_run *run, const weft_lowered *l, int buffer, weft_tensor *t,
+                                weft_error *err)
 {
     const size_t bytes = (size_t)weft_tensor_count(t) * weft_dtype_size(t->dtype);
-    if (!t->data || bytes == 0)
+    const weft_buffer *b = buffer >= 0 ? &l->buffers[buffer] : NULL;
+    const bool far = b && b->base == WEFT_BASE_FAR;
+    if ((!t->data && !far) || bytes == 0)
         return WEFT_OK;
-    if (run->plan->device->host_memory)
+    if (run->plan->device->host_memory && !far)
         return weft_run_wait(run, err);
     weft_status s = room_for_copy(run, bytes, err);
-    s = s ? s : weft_run_download(run, run->host_copy, t->data, bytes, err);
+    if (!s)
+        s = far ? weft_far_read(run, b->offset, (int64_t)bytes, run->host_copy, err)
+                : weft_run_download(run, run->host_copy, t->data, bytes, err);
     t->data = run->host_copy;
     return s;
 }
@@ -136,9 +143,10 @@ weft_status weft_run_value(weft_run *run, weft_mode mode, const weft_value *v, w
                            weft_error *err)
 {
     const weft_lowered *l = run->plan->lowered[mode];
+    const int buffer = l->buffer_of[v->id];
     weft_local_tensor(l->graph, v, l->coord, out);
-    out->data = weft_run_address(run, l, l->buffer_of[v->id], run->view.micro_batch);
-    return take_to_host(run, out, err);
+    out->data = weft_run_address(run, l, buffer, run->view.micro_batch);
+    return take_to_host(run, l, buffer, out, err);
 }
 
 const weft_graph *weft_run_graph(const weft_run *run, weft_mode mode)
@@ -159,6 +167,8 @@ weft_status weft_run_tensor(const weft_run_view *view, int i, weft_tensor *out, 
     if (i < 0 || i >= n)
         return weft_fail(err, WEFT_ERR_INTERNAL, WEFT_NOWHERE,
                          "an observer asks for operand %d of %d", i, n);
-    *out = (in ? in->operands : view->operands)[i].tensor;
-    return take_to_host(run, out, err);
+    const weft_operand *o = &(in ? in->operands : view->operands)[i];
+    *out = o->tensor;
+    return take_to_host(run, run->plan->lowered[in ? in->mode : WEFT_MODE_TRAIN], o->buffer, out,
+                        err);
 }

@@ -174,21 +174,15 @@ static weft_status count_kept(const weft_run *run, int64_t **kept, weft_error *e
 static weft_status describe(weft_run *run, struct weft_keeper *k, weft_error *err)
 {
     const weft_plan *plan = run->plan;
-    k->state = (weft_state_view){.rank = plan->rank,
-                                 .ranks = plan->ranks,
-                                 .device = plan->device,
-                                 .device_self = plan->device_self,
-                                 .n_tensors = plan->states.n + plan->n_kept,
-                                 .steps = plan->steps,
-                                 .saves = &k->saves,
-                                 .progress = progress_of(run)};
-    if (run->data->fingerprint)
-        k->state.data_id = run->data->fingerprint(run->data_self);
     int64_t *kept;
     weft_status s = count_kept(run, &kept, err);
-    s = s ? s : weft_plan_state(plan, run->state, kept, &k->tensors, err);
+    s = s ? s : weft_run_state(run, kept, &k->state, &k->tensors, err);
     weft_free(kept);
-    k->state.tensors = k->tensors;
+    k->state.steps = plan->steps;
+    k->state.saves = &k->saves;
+    k->state.progress = progress_of(run);
+    if (run->data->fingerprint)
+        k->state.data_id = run->data->fingerprint(run->data_self);
     k->state.same_plugins = weft_params_is(plan->weft, "plugin_change", "refuse");
     s = s ? s : list_plugins(k, plan->plugins, err);
     s = s ? s : list_kernels(k, plan->lowered[WEFT_MODE_TRAIN], err);

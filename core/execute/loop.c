@@ -57,6 +57,8 @@ static weft_status read_reports(weft_run *run, weft_error *err)
     const weft_device *d = run->plan->device;
     if (d->counts)
         run->view.n_reports += d->counts(run->plan->device_self, run->reports + g->n_reports);
+    if (run->far && run->far->counts)
+        run->view.n_reports += run->far->counts(run->far_self, run->reports + run->view.n_reports);
     return WEFT_OK;
 }
 

@@ -195,11 +195,15 @@ weft_status weft_observe_value(weft_run *run, const weft_lowered *l, const weft_
     weft_tensor t;
     weft_local_tensor(l->graph, v, l->coord, &t);
     size_t bytes = (size_t)weft_tensor_count(&t) * weft_dtype_size(t.dtype);
+    const weft_buffer *b = &l->buffers[l->buffer_of[v->id]];
     void *at = weft_run_address(run, l, l->buffer_of[v->id], micro), *copy = NULL;
+    const bool far = b->base == WEFT_BASE_FAR;
     weft_status s = WEFT_OK;
-    if (!plan->device->host_memory) {
-        copy = weft_alloc(bytes);
-        s = copy ? weft_run_download(run, copy, at, bytes, err) : weft_fail_memory(err);
+    if (!plan->device->host_memory || far) {
+        copy = weft_alloc(bytes + 1);
+        s = !copy ? weft_fail_memory(err)
+            : far ? weft_far_read(run, b->offset, (int64_t)bytes, copy, err)
+                  : weft_run_download(run, copy, at, bytes, err);
     }
     t.data = copy ? copy : at;
     s = s ? s : show_pieces(run, l->graph, v, &t, micro, err);

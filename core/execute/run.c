@@ -167,7 +167,8 @@ static weft_status allocate_reports(weft_run *run, weft_error *err)
 {
     const weft_graph *g = run->plan->graphs[WEFT_MODE_TRAIN];
     run->n_scalars = 2 + (g ? g->n_reports : 0);
-    run->reports = weft_alloc_zero((size_t)run->n_scalars + WEFT_MOST_COUNTS, sizeof *run->reports);
+    run->reports =
+        weft_alloc_zero((size_t)run->n_scalars + 2 * WEFT_MOST_COUNTS, sizeof *run->reports);
     run->most = weft_alloc_zero((size_t)run->n_scalars, sizeof *run->most);
     run->view.reports = run->reports;
     run->scalars = weft_alloc_zero((size_t)run->n_scalars, sizeof *run->scalars);
@@ -309,6 +310,7 @@ weft_status weft_run_create(weft_plan *plan, const weft_host *host, weft_run **o
     s = s ? s : add_memory(run, err);
     s = s ? s : weft_streams_create(run, err);
     s = s ? s : weft_timing_create(run, err);
+    s = s ? s : weft_far_open(run, err);
     s = s ? s : weft_transfers_create(run, err);
     s = s ? s : prepare(run, err);
     s = s ? s : weft_init_state(run, err);
@@ -335,6 +337,7 @@ void weft_run_destroy(weft_run *run)
         weft_streams_drain(run);
     weft_loader_destroy(run);
     weft_keeper_destroy(run);
+    weft_far_close(run);
     weft_transfers_destroy(run);
     weft_timing_destroy(run);
     weft_streams_destroy(run);

@@ -76,6 +76,8 @@ struct weft_run {
     weft_box *boxes;              /* room for those of one move */
     int n_boxes;
     struct weft_transfer *transfers[WEFT_MODES]; /* by number in the mode's programs */
+    const weft_far *far;                         /* NULL: nothing lies far */
+    void *far_self;
     const weft_host *host;
     weft_watch *watch, alone; /* the control channel's; alone: of the one rank that needs none */
     weft_watcher *watchers;
@@ -147,6 +149,10 @@ weft_status weft_run_train(weft_run *run, const volatile sig_atomic_t *stop, wef
 /* ---- parts ---- */
 
 weft_status weft_init_state(weft_run *run, weft_error *err);
+/* access.c: what a store is shown of it, with data, or functions, to reach it by; kept as in
+ * weft_plan_state. *tensors: weft_free. */
+weft_status weft_run_state(weft_run *run, const int64_t *kept, weft_state_view *view,
+                           weft_state_tensor **tensors, weft_error *err);
 /* times.c: how long parts take. begin and end of a step, on all ranks; around a task, whose waits
  * for other stages are added to run->waited_s meanwhile. */
 weft_status weft_times_begin(weft_run *run, weft_error *err);
@@ -218,10 +224,25 @@ weft_status weft_transfer_send(weft_run *run, const weft_lowered *l, const weft_
                                size_t bytes, void *place, weft_error *err);
 weft_status weft_transfer_recv(weft_run *run, const weft_lowered *l, const weft_instruction *in,
                                weft_error *err);
+/* FETCH and EVICT; ARRIVE is an await. */
+weft_status weft_transfer_far(weft_run *run, const weft_lowered *l, const weft_instruction *in,
+                              weft_error *err);
 weft_status weft_transfer_await(weft_run *run, const weft_lowered *l, const weft_instruction *in,
                                 weft_error *err);
 /* Until everything that was begun is over. */
 weft_status weft_transfers_end(weft_run *run, const weft_lowered *l, weft_error *err);
+/* far.c: room for all that lies far; until nothing is under way there. */
+weft_status weft_far_open(weft_run *run, weft_error *err);
+void weft_far_close(weft_run *run);
+/* Begins what an instruction says. s, with what it was, if that is an error. */
+weft_status weft_far_begin(weft_run *run, const weft_lowered *l, const weft_instruction *in,
+                           weft_request **request, weft_error *err);
+weft_status weft_far_blame(const weft_run *run, const weft_instruction *in, weft_status s,
+                           weft_error *err);
+/* For the host, at once. */
+weft_status weft_far_read(const weft_run *run, int64_t at, int64_t n, void *to, weft_error *err);
+weft_status weft_far_write(const weft_run *run, int64_t at, int64_t n, const void *from,
+                           weft_error *err);
 weft_status weft_observe(weft_run *run, weft_event event, weft_error *err);
 /* Does anybody who is not switched off see this event? */
 bool weft_is_observed(const weft_run *run, weft_event event);

@@ -32,8 +32,16 @@ weft_status weft_transfers_create(weft_run *run, weft_error *err)
 
 void weft_transfers_destroy(weft_run *run)
 {
-    for (int m = 0; m < WEFT_MODES; m++)
+    weft_error unsaid = {0};
+    for (int m = 0; m < WEFT_MODES; m++) {
+        for (int i = 0; run->transfers[m] && i < run->plan->lowered[m]->n_transfers; i++) {
+            const struct weft_transfer *t = &run->transfers[m][i];
+            if (t->n && weft_node_is_far(t->by->node)) /* after an error */
+                run->far->wait(run->far_self, t->posted[0], &unsaid);
+        }
         weft_free(run->transfers[m]);
+    }
+    weft_error_release(&unsaid);
 }
 
 /* For whoever must be told in what this rank waits. */
@@ -52,10 +60,12 @@ static weft_status await(weft_run *run, struct weft_transfer *t, const weft_inst
     memmove(t->posted, t->posted + 1, (size_t)--t->n * sizeof *t->posted);
     const weft_doing before = set_task(run, in->node, what);
     const double since = weft_now();
-    weft_status s =
-        g->transport->wait(g->transport_self, oldest, weft_device_queue(run->plan, in->queue), err);
+    const bool far = weft_node_is_far(in->node);
+    weft_status s = far ? weft_far_blame(run, in, run->far->wait(run->far_self, oldest, err), err)
+                        : g->transport->wait(g->transport_self, oldest,
+                                             weft_device_queue(run->plan, in->queue), err);
     run->waited_s += weft_now() - since;
-    run->sent_s += weft_now() - since;
+    run->sent_s += far ? 0 : weft_now() - since;
     weft_control_set_task(g->control, g->rank, before);
     return s;
 }
@@ -130,11 +140,24 @@ weft_status weft_transfer_recv(weft_run *run, const weft_lowered *l, const weft_
     return s;
 }
 
+weft_status weft_transfer_far(weft_run *run, const weft_lowered *l, const weft_instruction *in,
+                              weft_error *err)
+{
+    struct weft_transfer *t = transfer_of(run, l, in);
+    if (weft_tensor_count(&in->tensors[0]) == 0)
+        return WEFT_OK;
+    t->by = in;
+    weft_status s = weft_far_begin(run, l, in, &t->posted[t->n], err);
+    t->n += !s;
+    return s;
+}
+
 weft_status weft_transfer_await(weft_run *run, const weft_lowered *l, const weft_instruction *in,
                                 weft_error *err)
 {
     struct weft_transfer *t = transfer_of(run, l, in);
-    weft_status s = t->n ? await(run, t, in, "recv", err) : WEFT_OK; /* of nothing, nothing */
+    const char *what = weft_node_is_far(in->node) ? in->node->op->name : "recv";
+    weft_status s = t->n ? await(run, t, in, what, err) : WEFT_OK; /* of nothing, nothing */
     bool sends = weft_node_shifts(in->node) && t[1].n;
     return !s && sends ? await(run, t + 1, in, "send", err) : s;
 }

@@ -423,14 +423,16 @@ static void check_contributions(check *c)
 
 static void check_flags(check *c, const weft_op *op)
 {
-    const unsigned own = WEFT_OP_PARAMETER | WEFT_OP_STATE | WEFT_OP_INPUT;
+    const unsigned own =
+        WEFT_OP_PARAMETER | WEFT_OP_STATE | WEFT_OP_INPUT | WEFT_OP_FETCH | WEFT_OP_EVICT;
     if (op->flags & ~(unsigned)WEFT_OP_FLAGS)
         complain(c, "op '%s' has the unknown flags 0x%x; <weft/op.h> lists all", op->name,
                  op->flags & ~(unsigned)WEFT_OP_FLAGS);
     if (op->flags & own)
         complain(c,
-                 "op '%s' has the flag of parameters, states or inputs, which are weft's own; add "
-                 "them by weft_add_parameter, weft_add_state, weft_add_input",
+                 "op '%s' has a flag of weft's own: of parameters, states and inputs, added by "
+                 "weft_add_parameter, weft_add_state, weft_add_input, or of far memory, used by "
+                 "weft_put_far",
                  op->name);
     if (op->family && !op->family[0])
         complain(c, "op '%s' is of family ''; NULL means its name", op->name);

@@ -123,6 +123,17 @@
     DO(weights, load, 2, (const weft_state_view *, state, bool *, loaded)) \
     DO(weights, save, 1, (const weft_state_view *, state))
 
+#define FAR(DO, ASK, TELL) \
+    DO(far, reserve, 1, (int64_t, bytes)) \
+    DO(far, read, 4, (int64_t, at, int64_t, n, void *, to, weft_request **, request)) \
+    DO(far, write, 4, (int64_t, at, int64_t, n, const void *, from, weft_request **, request)) \
+    DO(far, wait, 1, (weft_request *, request)) \
+    TELL(far, drain, 0, ()) \
+    TELL(far, describe, 1, (weft_text *, text)) \
+    ASK(far, rates, bool, 1, (weft_far_rates *, out)) \
+    ASK(far, buffer_bytes, int64_t, 1, (int64_t, bytes)) \
+    ASK(far, counts, int, 1, (weft_report *, list))
+
 #define SCHEDULE(DO, ASK, TELL) \
     DO(schedule, generate, 2, (const weft_pipeline_view *, pipeline, weft_tasks *, tasks))
 
@@ -340,6 +351,7 @@ GENERATOR(DO, ASK, TELL)
 STORE(DO, ASK, TELL)
 WEIGHTS(DO, ASK, TELL)
 SCHEDULE(DO, ASK, TELL)
+FAR(DO, ASK, TELL)
 
 #define ENTRY(service, function, ...) .function = service##_##function,
 
@@ -359,6 +371,7 @@ static const weft_generator generator = {GENERATOR(ENTRY, ENTRY, ENTRY)};
 static const weft_store store = {STORE(ENTRY, ENTRY, ENTRY)};
 static const weft_weights weights = {WEIGHTS(ENTRY, ENTRY, ENTRY)};
 static const weft_schedule schedule = {SCHEDULE(ENTRY, ENTRY, ENTRY)};
+static const weft_far far = {FAR(ENTRY, ENTRY, ENTRY)};
 /* clang-format on */
 
 #define KIND(service)                                                                              \
@@ -367,15 +380,11 @@ static const weft_schedule schedule = {SCHEDULE(ENTRY, ENTRY, ENTRY)};
     }
 
 static const weft_service_kind kinds[] = {
-    KIND(device),
-    KIND(transport),
-    KIND(tokenizer),
-    KIND(data),
-    KIND(generator),
-    KIND(store),
-    KIND(weights),
-    KIND(schedule),
-    {"format", "weft_model_format", sizeof(weft_model_format), NULL},
+    KIND(device),    KIND(transport),
+    KIND(tokenizer), KIND(data),
+    KIND(generator), KIND(store),
+    KIND(weights),   KIND(schedule),
+    KIND(far),       {"format", "weft_model_format", sizeof(weft_model_format), NULL},
 };
 
 const weft_service_kind *weft_service_kind_find(const char *name)

@@ -14,7 +14,7 @@ extern "C" {
 
 #define WEFT_VERSION   "0.1.0"
 #define WEFT_ABI_MAJOR 0 /* 0.x: a plugin loads only where both numbers are equal */
-#define WEFT_ABI_MINOR 5
+#define WEFT_ABI_MINOR 6
 
 #if defined(__GNUC__)
 #define WEFT_PRINTF(fmt, args) __attribute__((format(printf, fmt, args)))

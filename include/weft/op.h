@@ -123,7 +123,10 @@ enum {
     WEFT_OP_ROUNDS = 32768,   /* rounds to few bits, or reads what was: its gradient is by intent
                                  that of unrounded numbers, which differences of what it computes do
                                  not give */
-    WEFT_OP_FLAGS = 65535     /* all there are */
+    /* The core's own, between far memory (weft_far) and the device's: see weft_put_far. */
+    WEFT_OP_FETCH = 65536,
+    WEFT_OP_EVICT = 131072,
+    WEFT_OP_FLAGS = 262143 /* all there are */
 };
 
 /* How an op is computed where an index that it contracts stays cut: shard by shard, while shards

@@ -127,6 +127,12 @@ weft_status weft_gradient_wanted(weft_graph *g, bool *wanted);
  * not kept for it, but what that is made from is. */
 int weft_gradient_reads(const weft_node *n, const bool *wanted, weft_value **list);
 
+/* Ordered stage, in every mode: these parameters and states lie in far memory (weft_far) between
+ * their uses. Whoever reads one reads what is fetched for its block, where the block `ahead` of it
+ * begins; what it becomes is evicted. Nothing of it is anywhere else, on any mesh each rank's part
+ * by itself; no number changes. */
+void weft_put_far(weft_graph *g, weft_value *const *list, int n, int64_t ahead);
+
 /* Ordered stage: of the backward of these stages (one flag each), what can wait goes from part B to
  * W: the gradients of weights, which only the step's totals read, and what is made for them alone.
  * all: for what is computed again (plugin ac), too, which is then held for them. The schedule must

@@ -73,8 +73,9 @@ typedef struct weft_memory {
 /* What an instruction works on, or what a step has made, where it lies on this rank. */
 typedef struct weft_operand {
     const weft_value *value; /* NULL: room that an instruction works in */
-    weft_tensor tensor; /* this rank's part; data is the device's, NULL: other ranks hold it alone;
-                           of room to work in only data counts */
+    weft_tensor tensor; /* this rank's part; data is the device's, NULL: other ranks hold it alone,
+                           or it lies in far memory (weft_run_tensor reads it); of room to work in
+                           only data counts */
     size_t bytes;       /* of the content */
     /* INSTRUCTION */
     bool read, written; /* by it */

@@ -180,7 +180,11 @@ typedef enum weft_instruction_kind {
     WEFT_POST_SEND,  /* another stage's value begins to be sent; of a micro-batch, at its task's end
                       */
     WEFT_POST_RECV,  /* begins to be received: in a program's prologue */
-    WEFT_AWAIT       /* what was posted is there, before its first reader */
+    WEFT_AWAIT,      /* what was posted is there, before its first reader */
+    WEFT_FETCH,      /* begins to come from far memory; to go there */
+    WEFT_EVICT,
+    WEFT_ARRIVE /* what was fetched is there, before its first reader; what was evicted is away, and
+                   its memory free */
 } weft_instruction_kind;
 
 /* ---- schedule: what each rank of a pipeline runs, and in which order ---- */
@@ -326,8 +330,9 @@ typedef struct weft_state_tensor {
     const char *name;
     bool moment;         /* a state, as an optimizer's moments; else a parameter */
     bool buffer;         /* a state that belongs to the model: where its parameters go, it goes */
-    weft_tensor tensor;  /* this rank's part [lo, lo + size) of the whole, dense, in device memory;
-                            may be empty (a size of 0) */
+    weft_tensor tensor;  /* this rank's part [lo, lo + size) of the whole, dense; may be empty (a
+                            size of 0). data: where it lies, if the host may use that; else NULL,
+                            and it is there for weft_state_view.read and write alone */
     const char *kept_by; /* the plugin that keeps it (weft_keep): every rank its own bytes, on this
                             mesh alone; else NULL */
     bool resets;         /* one that is not found, or of another size, is zeros, and no error */
@@ -365,10 +370,16 @@ typedef struct weft_setting {
  * snapshot of the counters, not of the tensors. */
 typedef struct weft_state_view {
     int rank, ranks;
-    const weft_device *device;
-    void *device_self;
     const weft_state_tensor *tensors;
     int n_tensors;
+    /* Bytes [at, at + n) of this rank's part of tensor i, wherever it lies: to the host's memory,
+     * or from there. Done on return. */
+    weft_status (*read)(const struct weft_state_view *state, int i, int64_t at, int64_t n, void *to,
+                        weft_error *err);
+    weft_status (*write)(const struct weft_state_view *state, int i, int64_t at, int64_t n,
+                         const void *from, weft_error *err);
+    bool any_thread; /* may call these, and use `data`; else the rank's own thread alone */
+    void *core;      /* the core's own */
     weft_progress progress;
     int64_t steps;     /* in all */
     const char *model; /* name of the plugin that gives the model: its section of the settings says
@@ -384,6 +395,51 @@ typedef struct weft_state_view {
     const weft_setting *settings;       /* all that must be equal on all ranks, sections together */
     int n_settings;
 } weft_state_view;
+
+/* Fills this rank's part of tensor i with what `read` gives of boxes of the whole, dense and
+ * row-major: where it lies, or some MiB of rows after the other. */
+weft_status weft_state_fill(const weft_state_view *state, int i,
+                            weft_status (*read)(void *ctx, const weft_state_tensor *tensor,
+                                                const int64_t *lo, const int64_t *size, void *to,
+                                                weft_error *err),
+                            void *ctx, weft_error *err);
+
+/* ---- far memory: for what a step reads once or twice ---- */
+
+/* What far memory moves in a second. */
+typedef struct weft_far_rates {
+    double read, write; /* bytes */
+    double call_s;      /* seconds that each transfer takes besides */
+} weft_far_rates;
+
+/* capability "far". Memory that no kernel can address, as a disk: what a rank fetches from it is in
+ * the host's memory until it is evicted to it. It is scratch: nothing of it outlives the run. Any
+ * thread may call read, write and wait; of two transfers that touch the same bytes, one of them a
+ * write, the second begins when the first is over. */
+typedef struct weft_far {
+    size_t size;
+    /* Room for `bytes` that are all zero, behind open: all that will be needed, or an error. Places
+     * are below that. */
+    weft_status (*reserve)(void *self, int64_t bytes, weft_error *err);
+    /* Begins to bring n bytes from place `at` to the host's memory, or from there, and returns at
+     * once. That memory is the service's until wait. */
+    weft_status (*read)(void *self, int64_t at, int64_t n, void *to, weft_request **request,
+                        weft_error *err);
+    weft_status (*write)(void *self, int64_t at, int64_t n, const void *from,
+                         weft_request **request, weft_error *err);
+    /* Until it is done; the request is gone then, also after an error. */
+    weft_status (*wait)(void *self, weft_request *request, weft_error *err);
+    /* Until nothing is under way any more, well or not: the host's memory may go. */
+    void (*drain)(void *self);
+    /* Optional, these: from `create` on. Where it is, for people: "disk /nvme". */
+    void (*describe)(void *self, weft_text *text);
+    /* false: not known. */
+    bool (*rates)(void *self, weft_far_rates *rates);
+    /* The host's memory that it takes for itself where so many bytes lie far; part of the plan. */
+    int64_t (*buffer_bytes)(void *self, int64_t bytes);
+    /* As weft_device.counts. */
+    int (*counts)(void *self, struct weft_report *list);
+} weft_far;
 
 /* ---- store: keeps state and brings it back ---- */
 
@@ -432,8 +488,7 @@ typedef struct weft_store {
 typedef struct weft_weights {
     size_t size;
     /* (all ranks) After initialisation, unless a store has found something: fills all parameters
-     * (device->upload). *loaded = false: nothing is set.
-     */
+     * (weft_state_fill). *loaded = false: nothing is set. */
     weft_status (*load)(void *self, const weft_state_view *state, bool *loaded, weft_error *err);
     /* (all ranks) After the last step; may be NULL. */
     weft_status (*save)(void *self, const weft_state_view *state, weft_error *err);

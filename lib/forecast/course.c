@@ -77,8 +77,23 @@ static weft_task_time shift_on(course *c, const weft_instruction *in, double sec
     return (weft_task_time){start, c->ring};
 }
 
+/* One transfer after the other, both ways: it is one disk. */
+static weft_task_time far_on(course *c, const weft_instruction *in, double start, double seconds)
+{
+    start = fmax(start, c->far);
+    c->arrives[in->transfer] = c->far = start + seconds;
+    return (weft_task_time){start, c->far};
+}
+
+static bool is_far(const weft_instruction *in)
+{
+    return in->kind == WEFT_FETCH || in->kind == WEFT_EVICT;
+}
+
 static bool goes_beside(const course *c, const weft_instruction *in)
 {
+    if (is_far(in))
+        return true;
     return weft_node_shifts(in->node) && in->kind == WEFT_POST_SEND && !c->r->in_turn;
 }
 
@@ -119,6 +134,8 @@ static weft_task_time pass_queue(course *c, const weft_instruction *in, double s
     c->queue[queue_of(c, in->queue)] = end;
     slow_down(c, in, seconds);
     *on_queue = (weft_task_time){start, end};
+    if (is_far(in))
+        return far_on(c, in, start, seconds);
     if (beside)
         return shift_on(c, in, seconds);
     if (weft_node_shifts(in->node) && in->kind == WEFT_POST_RECV)
@@ -146,7 +163,7 @@ static bool run_one(course *c, const weft_program *p, int i, int task)
     double start = c->queue[queue_of(c, in->queue)];
     if (!c->r->in_turn)
         start = fmax(start, fmax(after_own(in, times), after_before(c, c->walk.step.boundary, i)));
-    if (weft_node_shifts(in->node) && in->kind == WEFT_AWAIT)
+    if (in->kind == WEFT_ARRIVE || (weft_node_shifts(in->node) && in->kind == WEFT_AWAIT))
         start = fmax(start, c->arrives[in->transfer]);
     const double ready = start;
     start = fmax(start, c->host);

@@ -25,6 +25,7 @@ typedef struct weft_course {
     int ended;
     double host;     /* it enqueues nothing before: that takes it time, and it waits for what goes
                         through it */
+    double far;      /* until when far memory is at work */
     double ring;     /* when what was last sent to the next rank has come */
     double *arrives; /* by transfer: of a ring, when what it receives has come */
     weft_task_time *times[WEFT_REMEMBERED]; /* by task, modulo; of its instructions */

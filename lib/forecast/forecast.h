@@ -101,6 +101,8 @@ void weft_plan_print_gathers(const weft_plan *plan, weft_text *text);
 void weft_print_named(weft_text *text, const char *name, int width, double bytes);
 /* Memory of libraries, and what is left of the device (room.c). */
 void weft_plan_print_libraries(const weft_plan *plan, weft_text *text);
+/* far.c: what lies far, if anything does, and what moves. */
+void weft_plan_print_far(const weft_plan *plan, weft_text *text);
 /* Trained elements, all ranks together. */
 int64_t weft_plan_parameters(const weft_plan *plan);
 /* How many shares of a micro-batch have no sample: it is cut into more than it has. */

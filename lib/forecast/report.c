@@ -67,7 +67,9 @@ static int64_t parameter_bytes(const weft_plan *plan)
 {
     int64_t total = 0;
     for (int i = 0; i < plan->states.n; i++)
-        total += is_parameter(&plan->states.list[i]) ? plan->states.list[i].bytes : 0;
+        total += is_parameter(&plan->states.list[i]) && !plan->states.list[i].far
+                     ? plan->states.list[i].bytes
+                     : 0;
     return total;
 }
 
@@ -84,7 +86,7 @@ static int64_t state_bytes(const weft_plan *plan, weft_state_kind kind)
     int64_t total = 0;
     for (int i = 0; i < plan->states.n; i++) {
         const weft_state_entry *e = &plan->states.list[i];
-        total += !is_parameter(e) && e->value->kind == kind ? e->bytes : 0;
+        total += !is_parameter(e) && !e->far && e->value->kind == kind ? e->bytes : 0;
     }
     return total;
 }
@@ -193,8 +195,11 @@ static void print_memory(const weft_plan *plan, weft_text *text)
     print_line(text, "arena", (double)held.arena);
     if (held.store)
         print_line(text, "checkpoint buffer", (double)held.store);
+    if (held.moving)
+        print_line(text, "to move what lies far", (double)held.moving);
     print_line(text, "total planned", (double)weft_plan_bytes(plan));
     weft_plan_print_libraries(plan, text);
+    weft_plan_print_far(plan, text);
     if (held.host_inputs)
         print_line(text, "on the host, inputs", (double)held.host_inputs);
     if (plan->sending)

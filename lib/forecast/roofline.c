@@ -375,6 +375,15 @@ weft_planned_instruction weft_roofline_show(const weft_instruction *in)
                                       .bytes = in->kind == WEFT_COMPUTE ? bytes_of(in) : 0};
 }
 
+/* Below 0: nobody knows. */
+static double far_seconds(const weft_roofline *r, const weft_instruction *in)
+{
+    const weft_tensor *t = &in->tensors[0];
+    const double rate = in->kind == WEFT_FETCH ? r->far.read : r->far.write,
+                 bytes = (double)weft_tensor_count(t) * (double)weft_dtype_size(t->dtype);
+    return rate > 0 ? r->far.call_s + bytes / rate : -1;
+}
+
 /* By the device's rates. */
 static weft_work_cost guess(const weft_roofline *r, const weft_lowered *l,
                             const weft_instruction *in)
@@ -401,9 +410,17 @@ static weft_work_cost guess(const weft_roofline *r, const weft_lowered *l,
             cost.seconds = rates->launch_s + over(2 * bytes_of(in), rates->memory);
         }
         break;
+    case WEFT_FETCH:
+    case WEFT_EVICT:
+        cost.work = WEFT_WORK_SENT;
+        cost.seconds = far_seconds(r, in);
+        cost.known = cost.seconds >= 0;
+        cost.seconds = fmax(cost.seconds, 0);
+        break;
     case WEFT_OBSERVE:
     case WEFT_POST_RECV:
     case WEFT_AWAIT:
+    case WEFT_ARRIVE:
         break;
     }
     return cost;

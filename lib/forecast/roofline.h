@@ -22,6 +22,7 @@ typedef struct weft_roofline {
     bool through_host;  /* so goes what is sent, and the host waits for it */
     unsigned runs; /* the kind of step, weft_lowered_runs; 0: what runs in some only is left out */
     bool terms[2]; /* by weft_reduce: all terms are sent to whoever reduces them */
+    weft_far_rates far;           /* 0: not known */
     const weft_cost_model *model; /* a plugin's own; NULL: none */
     void *model_self;
 } weft_roofline;

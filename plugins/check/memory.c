@@ -293,6 +293,12 @@ static bool is_operand(const weft_instruction_view *in, int buffer)
     return false;
 }
 
+/* What it awaits changes by itself until it is over. */
+static bool awaits(const weft_instruction_view *in)
+{
+    return in->kind == WEFT_AWAIT || in->kind == WEFT_ARRIVE;
+}
+
 weft_status check_memory_before(check_memory *g, const weft_run_view *run, weft_error *err)
 {
     const weft_instruction_view *in = run->instruction;
@@ -300,7 +306,7 @@ weft_status check_memory_before(check_memory *g, const weft_run_view *run, weft_
         begin_stretch(g, in);
     if (g->in_order && !in->early) /* which runs ahead of its program */
         bury(g, in->position);
-    for (int i = 0; i < in->n_ins + in->n_outs && in->kind != WEFT_AWAIT; i++) {
+    for (int i = 0; i < in->n_ins + in->n_outs && !awaits(in); i++) {
         const weft_operand *o = &in->operands[i];
         int64_t element;
         if (!o->tensor.data) /* another stage's */
@@ -429,13 +435,13 @@ weft_status check_memory_after(check_memory *g, const weft_run_view *run, weft_e
     weft_status s = find_spans(g, in, err);
     for (int i = 0; i < g->n_regions && !s; i++)
         s = check_region(g, run, &g->regions[i], err);
-    if (in->kind == WEFT_AWAIT) {
+    if (awaits(in) && in->operands[in->n_ins].tensor.data) {
         take(g, in->operands[in->n_ins].tensor.data);
         s = s ? s : check_holder(g, run, &in->operands[in->n_ins], err);
     }
     s = s ? s : keep_results(g, in, err);
-    if (in->kind == WEFT_POST_RECV)
-        return s ? s : post(g, span_of(&in->operands[0]), err);
+    if (in->kind == WEFT_POST_RECV || in->kind == WEFT_FETCH)
+        return s ? s : post(g, span_of(&in->operands[in->n_ins]), err);
     for (int i = in->n_ins; i < in->n_ins + in->n_outs && !s; i++) {
         const weft_operand *o = &in->operands[i];
         int64_t element = o->tensor.data ? find_nothing(o) : -1;

@@ -104,7 +104,8 @@ weft_status check_nan(const weft_run_view *run, weft_error *err)
 {
     const weft_instruction_view *in = run->instruction;
     const weft_node *n = in->nodes[0];
-    if (in->kind == WEFT_OBSERVE || in->kind == WEFT_POST_RECV)
+    if (in->kind == WEFT_OBSERVE || in->kind == WEFT_POST_RECV || in->kind == WEFT_FETCH ||
+        weft_node_is(n, WEFT_OP_EVICT))
         return WEFT_OK;
     /* of no keys the log-sum-exp is that, too, as in a step of a ring that sees none */
     bool maximum = (n->op->flags & WEFT_OP_MAX) || in->kind == WEFT_COLLECTIVE ||

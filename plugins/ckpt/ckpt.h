@@ -108,8 +108,7 @@ typedef struct ckpt_chunk {
 
 typedef struct ckpt_writer {
     const weft_io *io;
-    const weft_device *device;
-    void *device_self;
+    const weft_state_view *state;
     const char *dir; /* the checkpoint's folder */
     int rank;
     const char *const *copies; /* files to be copied into it, NULL-ended; may be NULL */
@@ -121,14 +120,14 @@ typedef struct ckpt_writer {
     bool staging, live, quit, failed;
     bool copying; /* training waits: the thread does, too, so that the copy has the memory to itself
                    */
-    void *scratch;
+    char *scratch; /* for what is converted, and behind it for what is read */
     pthread_mutex_t lock;
     pthread_cond_t changed;
     weft_text record; /* the manifest's lines about the files */
     weft_error err;
 } ckpt_writer;
 
-/* Everything but io, device, dir, rank, copies, buffer and parts is made here; parts are owned by
+/* Everything but io, state, dir, rank, copies, buffer and parts is made here; parts are owned by
  * the writer. */
 weft_status ckpt_writer_init(ckpt_writer *w, weft_error *err);
 void ckpt_writer_release(ckpt_writer *w);

@@ -23,21 +23,10 @@ static int64_t bytes_of(const weft_state_tensor *t)
     return weft_tensor_count(&t->tensor) * (int64_t)weft_dtype_size(t->tensor.dtype);
 }
 
-static weft_status read_tensor(const weft_state_view *state, const weft_state_tensor *t,
-                               weft_folder *folder, weft_error *err)
+static weft_status read_box(void *folder, const weft_state_tensor *t, const int64_t *lo,
+                            const int64_t *size, void *to, weft_error *err)
 {
-    const weft_tensor *x = &t->tensor;
-    size_t bytes = (size_t)bytes_of(t);
-    if (!bytes)
-        return WEFT_OK;
-    if (state->device->host_memory)
-        return weft_folder_read(folder, t->name, x->lo, x->size, x->dtype, x->data, err);
-    void *copy = weft_alloc(bytes);
-    weft_status s = copy ? weft_folder_read(folder, t->name, x->lo, x->size, x->dtype, copy, err)
-                         : weft_fail_memory(err);
-    s = s ? s : state->device->upload(state->device_self, NULL, x->data, copy, bytes, err);
-    weft_free(copy);
-    return s;
+    return weft_folder_read(folder, t->name, lo, size, t->tensor.dtype, to, err);
 }
 
 static void *work(void *arg)
@@ -46,7 +35,7 @@ static void *work(void *arg)
     weft_blame_set((weft_blame){.plugin = "ckpt", .hook = "load"});
     for (int i = r->from; i < r->to && !r->status; i++)
         if (!r->skip[i])
-            r->status = read_tensor(r->state, &r->state->tensors[i], r->folder, &r->err);
+            r->status = weft_state_fill(r->state, i, read_box, r->folder, &r->err);
     return NULL;
 }
 
@@ -73,7 +62,7 @@ weft_status ckpt_read(const weft_host *host, const weft_state_view *state, weft_
                       const bool *skip, weft_error *err)
 {
     reader list[MOST_THREADS] = {0};
-    int most = !state->device->host_memory    ? 1
+    int most = !state->any_thread             ? 1
                : host->threads < 2            ? 2
                : host->threads < MOST_THREADS ? host->threads
                                               : MOST_THREADS;

@@ -83,8 +83,7 @@ static weft_status prepare(ckpt *self, weft_error *err)
         return weft_fail_memory(err);
     self->buffer.head = self->buffer.tail = 0;
     self->writer = (ckpt_writer){.io = self->io,
-                                 .device = state->device,
-                                 .device_self = state->device_self,
+                                 .state = state,
                                  .dir = self->pending,
                                  .rank = state->rank,
                                  .copies = state->rank == 0 ? state->tokenizer_files : NULL,
@@ -305,8 +304,8 @@ weft_status ckpt_advance(void *self_, weft_error *err)
 static weft_status drain(ckpt *self, weft_error *err)
 {
     bool stage = self->phase == CKPT_WRITING &&
-                 !self->state.device->host_memory; /* what cannot be read from another thread; else
-                                                      it need not be copied */
+                 !self->state.any_thread; /* what cannot be read from another thread; else it need
+                                             not be copied */
     weft_status s = stage ? ckpt_before_update(self, err) : WEFT_OK;
     while (!s && self->phase != CKPT_IDLE) {
         double start_s = weft_now();

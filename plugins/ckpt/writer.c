@@ -5,6 +5,9 @@
 
 #include <string.h>
 
+/* The widest dtype made of the narrowest. */
+enum { CONVERTED = 4 * CKPT_CHUNK };
+
 static int64_t bytes_in_memory(const ckpt_part *p)
 {
     int64_t stored = (int64_t)weft_dtype_size(p->piece.dtype),
@@ -18,7 +21,7 @@ weft_status ckpt_writer_init(ckpt_writer *w, weft_error *err)
     for (int i = 0; i < w->parts.n; i++)
         n += (bytes_in_memory(&w->parts.list[i]) + CKPT_CHUNK - 1) / CKPT_CHUNK;
     w->chunks = weft_alloc_zero((size_t)n + 1, sizeof *w->chunks);
-    w->scratch = weft_alloc(4 * CKPT_CHUNK); /* the widest dtype made of the narrowest */
+    w->scratch = weft_alloc(CONVERTED + CKPT_CHUNK);
     if (!w->chunks || !w->scratch)
         return weft_fail_memory(err);
     for (int i = 0; i < w->parts.n; i++) {
@@ -48,20 +51,26 @@ void ckpt_writer_release(ckpt_writer *w)
 
 /* ---- the thread ---- */
 
-static const char *state_at(const ckpt_writer *w, const ckpt_chunk *c)
+/* *from: where it lies, or `room`, to which it is brought. */
+static weft_status read_chunk(const ckpt_writer *w, const ckpt_chunk *c, char *room,
+                              const char **from, weft_error *err)
 {
     const ckpt_part *p = &w->parts.list[c->part];
-    return (const char *)p->tensor->tensor.data + p->offset + c->at;
+    const weft_tensor *x = &p->tensor->tensor;
+    *from = x->data ? (const char *)x->data + p->offset + c->at : room;
+    return x->data ? WEFT_OK
+                   : w->state->read(w->state, (int)(p->tensor - w->state->tensors),
+                                    p->offset + c->at, c->bytes, room, err);
 }
 
-/* Waits until chunk i may be read; *from: where. False: the end has come. */
+/* Waits until chunk i may be read; *from: where, NULL: from the state. False: the end has come. */
 static bool await(ckpt_writer *w, int64_t i, const char **from)
 {
     pthread_mutex_lock(&w->lock);
-    while (!w->quit && (w->copying || (i >= w->staged && (w->staging || !w->device->host_memory))))
+    while (!w->quit && (w->copying || (i >= w->staged && (w->staging || !w->state->any_thread))))
         pthread_cond_wait(&w->changed, &w->lock);
     w->live = !w->quit && i >= w->staged;
-    *from = w->live ? state_at(w, &w->chunks[i]) : w->chunks[i].copy;
+    *from = w->live ? NULL : w->chunks[i].copy;
     bool go_on = !w->quit;
     pthread_mutex_unlock(&w->lock);
     return go_on;
@@ -130,6 +139,8 @@ static weft_status write_shards(ckpt_writer *w, weft_error *err)
     for (int64_t i = 0; i < w->n_chunks && !s; i++) {
         if (!await(w, i, &from))
             s = weft_fail(err, WEFT_ERR_STOPPED, WEFT_NOWHERE, "given up");
+        else if (!from)
+            s = read_chunk(w, &w->chunks[i], w->scratch + CONVERTED, &from, err);
         s = s ? s : write_chunk(w, shards, &w->chunks[i], from, err);
         if (!s)
             written(w, i);
@@ -183,10 +194,11 @@ weft_status ckpt_writer_run(ckpt_writer *w)
 
 static weft_status copy(ckpt_writer *w, char *to, const ckpt_chunk *c, weft_error *err)
 {
-    if (!w->device->host_memory)
-        return w->device->download(w->device_self, NULL, to, state_at(w, c), (size_t)c->bytes, err);
-    memcpy(to, state_at(w, c), (size_t)c->bytes);
-    return WEFT_OK;
+    const char *from;
+    weft_status s = read_chunk(w, c, to, &from, err);
+    if (!s && from != to)
+        memcpy(to, from, (size_t)c->bytes);
+    return s;
 }
 
 weft_status ckpt_writer_stage(ckpt_writer *w, weft_error *err)

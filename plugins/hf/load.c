@@ -115,22 +115,12 @@ static weft_status check(const hf_view *v, const weft_state_view *state, const c
 
 /* ---- loading ---- */
 
-static weft_status load_tensor(hf_view *v, const weft_state_view *state, const weft_state_tensor *t,
-                               weft_error *err)
+static weft_status read_box(void *view, const weft_state_tensor *t, const int64_t *lo,
+                            const int64_t *size, void *to, weft_error *err)
 {
+    hf_view *v = view;
     const hf_tensor *entry = hf_map_find(&v->map, t->name);
-    int64_t count = weft_tensor_count(&t->tensor);
-    size_t bytes = (size_t)count * weft_dtype_size(t->tensor.dtype);
-    if (count == 0 || t->elsewhere)
-        return WEFT_OK;
-    void *host = weft_alloc(bytes);
-    if (!host)
-        return weft_fail_memory(err);
-    weft_status s = hf_view_read(v, (int)(entry - v->map.list), t->tensor.lo, t->tensor.size,
-                                 t->tensor.dtype, host, err);
-    s = s ? s : state->device->upload(state->device_self, NULL, t->tensor.data, host, bytes, err);
-    weft_free(host);
-    return s;
+    return hf_view_read(v, (int)(entry - v->map.list), lo, size, t->tensor.dtype, to, err);
 }
 
 static weft_status load(void *self, const weft_state_view *state, bool *loaded, weft_error *err)
@@ -152,7 +142,7 @@ static weft_status load(void *self, const weft_state_view *state, bool *loaded, 
     s = s ? s : check(&v, state, folder, err);
     for (int i = 0; i < state->n_tensors && !s; i++)
         if (in_files(&v, &state->tensors[i]))
-            s = load_tensor(&v, state, &state->tensors[i], err);
+            s = weft_state_fill(state, i, read_box, &v, err);
     if (!s && state->rank == 0) {
         if (v.model.notes.size > 0)
             weft_log_print(plugin->host->log, WEFT_LOG_WARN, "%.*s", (int)v.model.notes.size - 1,

@@ -94,7 +94,7 @@ static weft_status add_own(const weft_run_view *run, metrics_hash *sum, weft_err
     for (int i = 0; i < run->n_operands && !s; i++) {
         const weft_value *v = run->operands[i].value;
         weft_tensor t;
-        if (!run->operands[i].tensor.data || !speaks(run, v->layout))
+        if (!speaks(run, v->layout))
             continue;
         s = weft_run_tensor(run, i, &t, err);
         if (!s && t.data)

@@ -107,6 +107,12 @@ static const char *name_of(const weft_instruction_view *in)
         return "recv";
     case WEFT_AWAIT:
         return "await";
+    case WEFT_FETCH:
+        return "fetch";
+    case WEFT_EVICT:
+        return "evict";
+    case WEFT_ARRIVE:
+        return "arrive";
     }
     return "instruction";
 }
@@ -114,7 +120,17 @@ static const char *name_of(const weft_instruction_view *in)
 /* What an await awaits was counted when it was posted. */
 static int64_t bytes_of(const weft_instruction_view *in)
 {
-    return in->kind == WEFT_AWAIT || in->kind == WEFT_POST_RECV ? 0 : in->bytes;
+    switch (in->kind) {
+    case WEFT_AWAIT:
+    case WEFT_POST_RECV:
+    case WEFT_ARRIVE:
+        return 0;
+    case WEFT_FETCH: /* of what is there and what comes: once */
+    case WEFT_EVICT:
+        return in->bytes / 2;
+    default:
+        return in->bytes;
+    }
 }
 
 static weft_status add_kind(profile_record *r, const weft_instruction_view *in, int *place,

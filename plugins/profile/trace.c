@@ -60,6 +60,9 @@ static const char *kind_name(weft_instruction_kind kind)
     case WEFT_POST_SEND:
     case WEFT_POST_RECV:
     case WEFT_AWAIT:
+    case WEFT_FETCH:
+    case WEFT_EVICT:
+    case WEFT_ARRIVE:
         return "transfer";
     default:
         return "memory";

@@ -126,14 +126,15 @@ static weft_status check_list(const prover *v)
     return s;
 }
 
-/* What is received changes until it is awaited, at any time. */
+/* What is received or fetched changes until it is awaited, at any time; what is evicted is read. */
 static weft_status check_received(const prover *v, const weft_program *p, int i)
 {
     const use received = {p, i, 0};
     for (int k = i + 1; k < p->n; k++) {
         const weft_instruction *in = &p->list[k];
         const use other = {p, k, 0};
-        if (in->kind == WEFT_AWAIT && in->transfer == p->list[i].transfer)
+        if ((in->kind == WEFT_AWAIT || in->kind == WEFT_ARRIVE) &&
+            in->transfer == p->list[i].transfer)
             return WEFT_OK;
         if (meet(v, &received, &other))
             return refuse(v, &received, &other);
@@ -163,7 +164,8 @@ static weft_status check_transfers(const prover *v, const weft_program *p)
 {
     weft_status s = WEFT_OK;
     for (int i = 0; i < p->n && !s; i++) {
-        if (p->list[i].kind == WEFT_POST_RECV)
+        if (p->list[i].kind == WEFT_POST_RECV || p->list[i].kind == WEFT_FETCH ||
+            p->list[i].kind == WEFT_EVICT)
             s = check_received(v, p, i);
         else if (p->list[i].kind == WEFT_POST_SEND)
             s = check_sent(v, p, i);

@@ -103,15 +103,10 @@ static weft_status take_weights(weft_run *run, weft_error *err)
     void *self;
     const weft_weights *weights = weft_plugins_service(plan->plugins, "weights", &self);
     weft_state_tensor *tensors;
-    weft_status s = weft_plan_state(plan, run->state, NULL, &tensors, err);
+    weft_state_view view;
+    weft_status s = weft_run_state(run, NULL, &view, &tensors, err);
     if (s)
         return s;
-    const weft_state_view view = {.rank = plan->rank,
-                                  .ranks = plan->ranks,
-                                  .device = plan->device,
-                                  .device_self = plan->device_self,
-                                  .tensors = tensors,
-                                  .n_tensors = plan->states.n};
     bool loaded = false;
     if (weights)
         s = weights->load(self, &view, &loaded, err);

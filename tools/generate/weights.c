@@ -21,21 +21,10 @@ static weft_status check(const weft_stored *stored, const weft_state_entry *e, c
                             "'%s' has another shape in %s than in this model", e->name, path);
 }
 
-static weft_status read_one(weft_run *run, weft_folder *folder, const weft_state_entry *e,
-                            const weft_tensor *t, weft_error *err)
+static weft_status read_box(void *folder, const weft_state_tensor *t, const int64_t *lo,
+                            const int64_t *size, void *to, weft_error *err)
 {
-    const weft_plan *plan = run->plan;
-    size_t bytes = (size_t)weft_tensor_count(t) * weft_dtype_size(t->dtype);
-    if (bytes == 0)
-        return WEFT_OK;
-    void *data = weft_alloc(bytes);
-    if (!data)
-        return weft_fail_memory(err);
-    weft_status s = weft_folder_read(folder, e->name, t->lo, t->size, t->dtype, data, err);
-    if (!s)
-        s = weft_device_upload(plan, WEFT_NOW, (char *)run->state + e->offset, data, bytes, err);
-    weft_free(data);
-    return s;
+    return weft_folder_read(folder, t->name, lo, size, t->tensor.dtype, to, err);
 }
 
 static bool is_there(const weft_io *io, const char *path)
@@ -67,23 +56,21 @@ static weft_status open_weights(const char *path, weft_folder **out, weft_error 
 
 weft_status generate_read_weights(weft_run *run, const char *path, weft_error *err)
 {
-    const weft_plan *plan = run->plan;
+    const weft_states *states = &run->plan->states;
     weft_folder *folder = NULL;
-    int coord[WEFT_MAX_AXES];
-    weft_mesh_coord(&plan->mesh, plan->rank, coord);
-    weft_status s = open_weights(path, &folder, err);
-    for (int pass = 0; pass < 2 && !s;
-         pass++) /* all that is wrong is said before anything is read */
-        for (int i = 0; i < plan->states.n; i++) {
-            const weft_state_entry *e = &plan->states.list[i];
-            weft_tensor t;
-            weft_local_tensor(weft_plan_model(plan), e->value, coord, &t);
-            if (pass && !e->bytes) /* another stage's */
-                continue;
-            weft_status one = pass ? (s ? s : read_one(run, folder, e, &t, err))
-                                   : check(weft_folder_find(folder, e->name), e, &t, path, err);
-            s = s ? s : one;
-        }
+    weft_state_tensor *tensors;
+    weft_state_view view;
+    weft_status s = weft_run_state(run, NULL, &view, &tensors, err);
+    s = s ? s : open_weights(path, &folder, err);
+    for (int i = 0, n = s ? 0 : states->n; i < n; i++) {
+        const weft_state_entry *e = &states->list[i];
+        weft_status one =
+            check(weft_folder_find(folder, e->name), e, &tensors[i].tensor, path, err);
+        s = s ? s : one;
+    }
+    for (int i = 0; i < states->n && !s; i++)
+        s = weft_state_fill(&view, i, read_box, folder, err);
     weft_folder_destroy(folder);
+    weft_free(tensors);
     return s;
 }

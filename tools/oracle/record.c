@@ -85,17 +85,9 @@ static weft_status add(oracle_record *r, weft_run *run, const weft_value *v, ora
                        oracle_kind kind, bool again, weft_error *err)
 {
     double *whole = whole_of(to, kind);
-    const weft_plan *plan = run->plan;
-    const weft_lowered *l = plan->lowered[WEFT_MODE_TRAIN];
     weft_tensor t;
-    weft_local_tensor(l->graph, v, l->coord, &t);
-    int64_t n = weft_tensor_count(&t);
-    size_t bytes = (size_t)n * weft_dtype_size(t.dtype);
-    t.data = weft_alloc(bytes);
-    weft_status s =
-        t.data ? weft_device_download(plan, WEFT_NOW, t.data,
-                                      weft_run_address(run, l, l->buffer_of[v->id], 0), bytes, err)
-               : weft_fail_memory(err);
+    weft_status s = weft_run_value(run, WEFT_MODE_TRAIN, v, &t, err);
+    const int64_t n = t.data ? weft_tensor_count(&t) : 0;
     for (int64_t i = 0; i < n && !s; i++) {
         double x = weft_tensor_get(&t, i), *at = &whole[weft_global_index(&t, i)];
         if (!again)
@@ -108,7 +100,6 @@ static weft_status add(oracle_record *r, weft_run *run, const weft_value *v, ora
     }
     if (!s && !again && n > 0 && kind == GRADIENT)
         s = measure(r, run->step, to, v, &t, err);
-    weft_free(t.data);
     return s;
 }
 

@@ -149,11 +149,11 @@ bool weft_plan_captures_sent(const weft_plan *plan);
 
 /* ---- states.c, calls.c, footprint.c: memory ---- */
 
-/* What a store is shown: every parameter and state, this rank's part, at its place in `memory`
- * (NULL: without data), and behind them the n_kept that plugins keep; kept: how many bytes, of rank
- * after rank. weft_free. */
-weft_status weft_plan_state(const weft_plan *plan, void *memory, const int64_t *kept,
-                            weft_state_tensor **out, weft_error *err);
+/* What a store is shown: every parameter and state, this rank's part, without data, and behind them
+ * the n_kept that plugins keep; kept: how many bytes, of rank after rank; NULL: only this one is
+ * known. weft_free. */
+weft_status weft_plan_state(const weft_plan *plan, const int64_t *kept, weft_state_tensor **out,
+                            weft_error *err);
 /* Gives what plugins keep a place. All that ask have asked. */
 weft_status weft_plan_keep(weft_plan *plan, weft_error *err);
 /* Memory that saving takes on this rank; 0 without a store. */
@@ -168,10 +168,11 @@ typedef struct weft_held {
     int64_t inputs; /* with those on the host, if that is the device's memory, too */
     int64_t micro_inputs, step_inputs; /* of these: the device's pieces */
     int64_t host_inputs;               /* beside a device that has memory of its own */
+    int64_t far, moving;               /* in far memory; what moving it takes of the host's */
 } weft_held;
 
 weft_held weft_plan_held(const weft_plan *plan);
-/* All but host_inputs: what is planned. */
+/* All but host_inputs and far: what is planned. */
 size_t weft_plan_bytes(const weft_plan *plan);
 
 #endif

@@ -49,8 +49,7 @@ weft_status weft_plan_keep(weft_plan *plan, weft_error *err)
 }
 
 /* One behind the other, rank after rank; bytes: of each rank, NULL: only this one is known. */
-static void add_kept(const weft_plan *plan, void *memory, const int64_t *bytes,
-                     weft_state_tensor *list)
+static void add_kept(const weft_plan *plan, const int64_t *bytes, weft_state_tensor *list)
 {
     int i = 0;
     for (const weft_kept_bytes *k = plan->plugins->kept; k; k = k->next, i++) {
@@ -67,12 +66,11 @@ static void add_kept(const weft_plan *plan, void *memory, const int64_t *bytes,
             t->lo[0] += r < plan->rank ? n : 0;
         }
         t->whole[0] = bytes ? t->whole[0] : k->bytes;
-        t->data = memory ? (char *)memory + k->offset : NULL;
     }
 }
 
-weft_status weft_plan_state(const weft_plan *plan, void *memory, const int64_t *kept,
-                            weft_state_tensor **out, weft_error *err)
+weft_status weft_plan_state(const weft_plan *plan, const int64_t *kept, weft_state_tensor **out,
+                            weft_error *err)
 {
     int coord[WEFT_MAX_AXES];
     weft_state_tensor *list =
@@ -90,10 +88,9 @@ weft_status weft_plan_state(const weft_plan *plan, void *memory, const int64_t *
         list[i].elsewhere = !weft_layout_held(e->value->layout, coord);
         for (int d = 0; d < list[i].tensor.n_dims && list[i].elsewhere; d++)
             list[i].tensor.size[d] = 0;
-        list[i].tensor.data = memory ? (char *)memory + e->offset : NULL;
         count_replicas(&plan->mesh, e->value->layout, coord, &list[i]);
     }
-    add_kept(plan, memory, kept, list + plan->states.n);
+    add_kept(plan, kept, list + plan->states.n);
     return WEFT_OK;
 }
 
@@ -103,11 +100,10 @@ int64_t weft_plan_store_bytes(const weft_plan *plan)
     weft_state_tensor *list;
     const weft_store *store = weft_plugins_service(plan->plugins, "store", &self);
     if (!store || !store->buffer_bytes || !plan->lowered[WEFT_MODE_TRAIN] ||
-        weft_plan_state(plan, NULL, NULL, &list, NULL))
+        weft_plan_state(plan, NULL, &list, NULL))
         return 0;
     const weft_state_view view = {.rank = plan->rank,
                                   .ranks = plan->ranks,
-                                  .device = plan->device,
                                   .tensors = list,
                                   .n_tensors = plan->states.n + plan->n_kept};
     int64_t bytes = store->buffer_bytes(self, &view);

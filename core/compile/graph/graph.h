@@ -291,6 +291,13 @@ static inline bool weft_node_sends(const weft_node *n)
 {
     return n->n_steps == 1 && n->steps[0].move == WEFT_SEND;
 }
+/* Does it move something between far memory and the device's? */
+static inline bool weft_node_is_far(const weft_node *n)
+{
+    return n->op->flags & (WEFT_OP_FETCH | WEFT_OP_EVICT);
+}
+/* Of a parameter or state: does it lie in far memory? (state.c) */
+bool weft_value_is_far(const weft_value *v);
 /* From when on v is there: totals over micro-batches are known after the last one. */
 weft_scope weft_value_available(const weft_value *v);
 /* The layout that the table gives a parameter, state or input. */

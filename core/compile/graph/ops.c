@@ -213,10 +213,25 @@ static const weft_op op_redistribute = {
     .grad = (const char *const[]){"0: dy", NULL},
 };
 
+static const weft_op op_fetch = {
+    .name = "fetch",
+    .summary = "a parameter or state that lies in far memory, brought to where it is read",
+    .rule = "* -> *",
+    .flags = WEFT_OP_FETCH,
+};
+
+static const weft_op op_evict = {
+    .name = "evict",
+    .summary = "what such a parameter or state becomes, on its way to far memory",
+    .rule = "* -> *",
+    .flags = WEFT_OP_EVICT,
+};
+
 const weft_op *const *weft_core_ops(void)
 {
     static const weft_op *const table[] = {
-        &op_parameter,  &op_state,          &op_input,  &op_constant, &op_add,          &op_cast,
-        &op_accumulate, &op_accumulate_max, &op_lowest, &op_gather,   &op_redistribute, NULL};
+        &op_parameter,    &op_state,      &op_input,          &op_constant, &op_add,
+        &op_cast,         &op_accumulate, &op_accumulate_max, &op_lowest,   &op_gather,
+        &op_redistribute, &op_fetch,      &op_evict,          NULL};
     return table;
 }

@@ -33,6 +33,14 @@ void weft_fail_shapes(weft_graph *g, const weft_value *a, const char *cannot, co
     weft_text_release(&theirs);
 }
 
+bool weft_value_is_far(const weft_value *v)
+{
+    bool far = v->becomes && weft_node_is(v->becomes->node, WEFT_OP_EVICT);
+    for (int i = 0; i < v->n_uses && !far; i++)
+        far = weft_node_is(v->uses[i].node, WEFT_OP_FETCH);
+    return far;
+}
+
 static weft_status check_state(weft_graph *g, const weft_value *v)
 {
     if (v->updated_by || (v->kind == WEFT_STATE_BUFFER && v->n_uses > 0))

@@ -485,11 +485,27 @@ static weft_status check_part(check *c, const weft_node *n)
     return WEFT_OK;
 }
 
+/* What lies far is fetched, and nothing else is. */
+static weft_status check_far(check *c, const weft_node *n)
+{
+    const bool fetch = weft_node_is(n, WEFT_OP_FETCH);
+    for (int i = 0; i < n->n_ins; i++) {
+        const weft_value *v = n->ins[i];
+        const bool kept = weft_node_is(v->node, WEFT_OP_PARAMETER | WEFT_OP_STATE);
+        if (fetch && (!kept || v->kind == WEFT_STATE_CACHE))
+            return wrong(c, n, "fetches what is no parameter or state: ", v->name);
+        if (!fetch && kept && weft_value_is_far(v))
+            return wrong(c, n, "reads what lies in far memory, without a fetch: ", v->name);
+    }
+    return WEFT_OK;
+}
+
 static weft_status check_node(check *c, weft_node *n)
 {
     weft_status s = check_structure(c, n);
     s = s ? s : weft_check_marks(n, c->err);
     s = s ? s : check_turned(c, n);
+    s = s ? s : check_far(c, n);
     if (!s && c->g->has_parts)
         s = check_part(c, n);
     if (s || (n->op->flags & WEFT_OP_SOURCE))

@@ -105,7 +105,7 @@ static weft_status add_source(weft_compiler *c, const weft_value *v)
         if (!e || e->bytes != b.bytes || !weft_same_shape(v, e->value))
             return fail_stored(c, v, e);
         b.kind = cache ? WEFT_CLASS_CACHE : WEFT_CLASS_STATE;
-        b.base = cache ? WEFT_BASE_CACHE : WEFT_BASE_STATE;
+        b.base = cache ? WEFT_BASE_CACHE : e->far ? WEFT_BASE_FAR : WEFT_BASE_STATE;
         b.offset = e->offset;
     }
     int i = weft_compile_add_buffer(c, b);
@@ -159,6 +159,10 @@ static bool in_place(const weft_compiler *c, const weft_node *n, int r, int p)
 static weft_status add_result(weft_compiler *c, weft_node *n, int r, int p)
 {
     weft_value *v = n->outs[r];
+    if (weft_node_is(n, WEFT_OP_EVICT)) { /* it goes where it belongs */
+        c->l->buffer_of[v->id] = c->l->buffer_of[v->update_of->id];
+        return WEFT_OK;
+    }
     if (c->l->buffer_of[v->id] >= 0) { /* an accumulator's, given before */
         share(c, v, c->l->buffer_of[v->id]);
         return WEFT_OK;

@@ -15,8 +15,9 @@ typedef struct weft_compiler {
     int *position; /* by node id; -1: not live; nodes that run as one have the first one's */
     int *stage;    /* by node id: the stage of this rank that it runs in; of sends the sender's or
                       the receiver's */
-    int *transfer; /* by node id, of sends: its number on this rank */
-    bool *awaited; /* by node id, of sends: the receiver has waited for it */
+    int *transfer; /* by node id, of sends, fetches and evictions: its number on this rank */
+    bool *awaited; /* by node id, of these: the receiver has waited for it */
+    const weft_node *evicting; /* the last that was begun; NULL: none */
     int *last_use; /* by value id: position of its last reader, its own if nobody reads it */
     bool *root;    /* by value id: read by the host after the programs */
     bool *fused; /* by node id: its result is made in place by an operand's maker; no instruction */

@@ -156,6 +156,17 @@ static int sent_until(const weft_compiler *c, const weft_node *n)
     return until;
 }
 
+/* What is evicted is read until something of another block is, or to the end of the program. */
+static int evicted_until(const weft_compiler *c, const weft_node *n)
+{
+    const weft_program *p = weft_compiler_program(c, c->position[n->id]);
+    int i = c->position[n->id] + 1;
+    while (i < p->to &&
+           (!weft_node_is(c->order[i], WEFT_OP_EVICT) || c->order[i]->block == n->block))
+        i++;
+    return i < p->to ? i : p->to - 1;
+}
+
 bool weft_compile_goes_beside(const weft_compiler *c, const weft_node *n)
 {
     const weft_lower_options *o = c->options;
@@ -208,6 +219,7 @@ static void find_last_uses(weft_compiler *c)
             bool outer = weft_compiler_part(c, c->position[n->ins[k]->node->id]) == WEFT_PART_BEGIN;
             int until = again && outer                   ? repeats_end
                         : weft_node_shifts(n)            ? sent_until(c, n)
+                        : weft_node_is(n, WEFT_OP_EVICT) ? evicted_until(c, n)
                         : weft_compile_goes_beside(c, n) ? weft_compile_beside_until(c, n)
                                                          : p;
             *last = *last > until ? *last : until;

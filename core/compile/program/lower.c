@@ -63,7 +63,12 @@ static weft_status fill(weft_compiler *c, weft_instruction *in, const weft_node 
     for (int i = 0; i < n_ins + n_outs; i++) {
         const weft_value *v = i < n_ins ? ins[i] : outs[i - n_ins];
         weft_local_tensor(c->g, v, c->l->coord, &in->tensors[i]);
-        in->buffers[i] = c->l->buffer_of[v->id];
+        const int b = in->buffers[i] = c->l->buffer_of[v->id];
+        if (b >= 0 && c->l->buffers[b].base == WEFT_BASE_FAR && !weft_node_is_far(n))
+            return weft_fail(c->err, WEFT_ERR_INTERNAL, WEFT_NOWHERE,
+                             "plugin %s: %s lies in far memory in training, and is read without a "
+                             "fetch in the %s graph",
+                             v->node->by, v->name, weft_mode_name(c->g->config.mode));
     }
     return WEFT_OK;
 }
@@ -148,7 +153,8 @@ int64_t weft_sent_bytes(const weft_lowered *l, const weft_node *n)
 
 static bool receives(const weft_compiler *c, const weft_node *n)
 {
-    return weft_node_shifts(n) || (weft_node_sends(n) && !weft_compile_is_sender(c, n));
+    return weft_node_shifts(n) || weft_node_is(n, WEFT_OP_FETCH) ||
+           (weft_node_sends(n) && !weft_compile_is_sender(c, n));
 }
 
 /* Puts the wait for what n reads, if it is received in this program and nobody has waited yet. */
@@ -159,10 +165,11 @@ static weft_status add_await(weft_compiler *c, weft_program *program, const weft
     if (!in)
         return c->awaited[sent->id] ? WEFT_OK : WEFT_ERR_MEMORY;
     c->awaited[sent->id] = true;
-    in->kind = WEFT_AWAIT;
+    const bool far = weft_node_is_far(sent);
+    in->kind = far ? WEFT_ARRIVE : WEFT_AWAIT;
     in->transfer = c->transfer[sent->id];
     in->fetch = sent->outs[0]->fetch;
-    return fill(c, in, sent, weft_node_shifts(sent), sent->ins, 1, sent->outs);
+    return fill(c, in, sent, far || weft_node_shifts(sent), sent->ins, 1, sent->outs);
 }
 
 static weft_status add_await_of(weft_compiler *c, weft_program *program, const weft_value *v,
@@ -194,7 +201,7 @@ static weft_status end_awaits(weft_compiler *c)
         weft_program *p = &c->l->programs[i];
         for (int at = p->from; at < p->to && !s; at++) {
             const weft_node *n = c->order[at];
-            if (!receives(c, n) || c->awaited[n->id])
+            if ((!receives(c, n) && !weft_node_is(n, WEFT_OP_EVICT)) || c->awaited[n->id])
                 continue;
             weft_buffer *b = &c->l->buffers[c->l->buffer_of[n->outs[0]->id]];
             b->last = b->last > p->to - 1 ? b->last : p->to - 1;
@@ -232,6 +239,25 @@ static weft_status add_shift(weft_compiler *c, weft_program *program, weft_instr
     return fill(c, in, n, 1, n->ins, 0, NULL);
 }
 
+/* Evictions of other blocks end before one of this block begins. */
+static weft_status add_far(weft_compiler *c, weft_program *program, const weft_node *n,
+                           int position)
+{
+    const bool evicts = weft_node_is(n, WEFT_OP_EVICT);
+    const bool others = evicts && c->evicting && c->evicting->block != n->block;
+    weft_status s = WEFT_OK;
+    for (int at = program->from; at < position && others && !s; at++)
+        if (weft_node_is(c->order[at], WEFT_OP_EVICT) && c->order[at]->block != n->block)
+            s = add_await(c, program, c->order[at], position);
+    c->evicting = evicts ? n : c->evicting;
+    weft_instruction *in = s ? NULL : append(c, program, position);
+    if (!in)
+        return s ? s : WEFT_ERR_MEMORY;
+    in->kind = evicts ? WEFT_EVICT : WEFT_FETCH;
+    in->transfer = c->transfer[n->id] = c->l->n_transfers++;
+    return fill(c, in, n, 1, n->ins, 1, n->outs);
+}
+
 /* What a kernel says of itself beside its workspace. */
 static void say_more(const weft_compiler *c, weft_instruction *in, const weft_call *call)
 {
@@ -248,7 +274,11 @@ static void say_more(const weft_compiler *c, weft_instruction *in, const weft_ca
 static weft_status add_compute(weft_compiler *c, weft_node *n, int position)
 {
     weft_program *program = weft_compiler_program(c, position);
-    weft_status waits = add_awaits(c, program, n, position);
+    weft_status waits = WEFT_OK;
+    for (int p = position; p < c->n && c->position[c->order[p]->id] == position && !waits; p++)
+        waits = add_awaits(c, program, c->order[p], position); /* of all that run as one */
+    if (!waits && weft_node_is_far(n))
+        return add_far(c, program, n, position);
     weft_instruction *in = waits ? NULL : append(c, program, position);
     if (!in)
         return WEFT_ERR_MEMORY;

@@ -36,7 +36,11 @@ typedef struct weft_state_entry {
     const char *name;
     int64_t offset, bytes;
     weft_value *value; /* in the train graph */
+    bool far;          /* it lies in far memory, and offset is there */
 } weft_state_entry;
+
+/* Of places in far memory. */
+enum { WEFT_FAR_ALIGNMENT = 4096 };
 
 typedef struct weft_states {
     weft_pool pool;
@@ -44,6 +48,7 @@ typedef struct weft_states {
     weft_state_entry *list;
     int n;
     int64_t bytes, alignment;
+    int64_t far_bytes;
 } weft_states;
 
 /* Gives every parameter and state of the train graph a place, but caches; evaluate and generate
@@ -103,6 +108,7 @@ typedef enum weft_base {
     WEFT_BASE_INPUT,
     WEFT_BASE_STEP_INPUT,
     WEFT_BASE_CACHE,
+    WEFT_BASE_FAR,  /* far memory, which has no addresses */
     WEFT_BASE_SLOT, /* of the arena: where, depends on the micro-batch */
     WEFT_BASES
 } weft_base;
@@ -154,9 +160,9 @@ typedef struct weft_instruction {
     int *buffers;            /* of each tensor */
     int workspace;           /* buffer, -1: none */
     weft_exchange *exchange; /* COLLECTIVE: how it is carried out */
-    int transfer;            /* POST_SEND, POST_RECV, AWAIT: which, from 0 on; of what is shifted, a
-                                rank receives one and sends the next, and awaits both at once */
-    double flops;            /* of one run of it */
+    int transfer; /* POST_SEND, POST_RECV, AWAIT, FETCH, EVICT, ARRIVE: which, from 0 on; of what is
+                     shifted, a rank receives one and sends the next, and awaits both at once */
+    double flops; /* of one run of it */
     double masked; /* the share of them that a mask leaves nothing of, once a forecast has looked */
     weft_kernel_work work; /* of one launch, if the kernel says; launches 0: it does not */
     int64_t every; /* runs in the steps that this divides; below 0: in the others; 1: in all */

@@ -92,10 +92,13 @@ static weft_status add(weft_states *states, const weft_graph *g, weft_value *v, 
                        weft_error *err)
 {
     weft_state_entry *e = &states->list[states->n++];
-    *e = (weft_state_entry){v->name, states->bytes, 0, v};
+    const bool far = weft_value_is_far(v);
+    int64_t *end = far ? &states->far_bytes : &states->bytes;
+    *e = (weft_state_entry){v->name, *end, 0, v, far};
     if (weft_layout_held(v->layout, coord))
         e->bytes = weft_nominal_bytes(g, v);
-    if ((states->bytes += weft_align(e->bytes, states->alignment)) > WEFT_MAX_BYTES)
+    if ((*end += weft_align(e->bytes, far ? WEFT_FAR_ALIGNMENT : states->alignment)) >
+        WEFT_MAX_BYTES)
         return refuse_total(states, err);
     return weft_map_set(&states->by_name, &states->pool, v->name, strlen(v->name), e)
                ? WEFT_OK

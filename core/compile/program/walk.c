@@ -21,6 +21,9 @@ static bool repeats(const weft_instruction *in, bool communicates)
     case WEFT_POST_SEND:
     case WEFT_POST_RECV:
     case WEFT_AWAIT:
+    case WEFT_FETCH:
+    case WEFT_EVICT:
+    case WEFT_ARRIVE:
         break;
     }
     return false;

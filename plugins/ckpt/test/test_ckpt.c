@@ -188,17 +188,19 @@ static void *let_go(void *arg)
     return NULL;
 }
 
-static weft_status download(void *self, weft_queue *queue, void *to, const void *from, size_t bytes,
-                            weft_error *err)
+static weft_status read_state(const weft_state_view *state, int i, int64_t at, int64_t n, void *to,
+                              weft_error *err)
 {
-    (void)self, (void)queue;
-    (void)err;
-    memcpy(to, from, bytes);
+    (void)i, (void)err;
+    memcpy(to, (const char *)state->core + at, (size_t)n);
     return WEFT_OK;
 }
 
+/* Where the state lies: in the host's memory, elsewhere, in a device that one thread may call. */
+typedef enum lies { HERE, FAR_AWAY, IN_DEVICE } lies;
+
 /* The state changes when a few chunks are written: the files hold what it was. */
-static void save_while_changing(bool host_memory, int64_t capacity, weft_dtype dtype)
+static void save_while_changing(lies where, int64_t capacity, weft_dtype dtype)
 {
     enum { ROWS = 700, COLUMNS = 1024 }; /* 2.7 MiB */
     char dir[] = "/tmp/test_ckpt.XXXXXX";
@@ -206,7 +208,7 @@ static void save_while_changing(bool host_memory, int64_t capacity, weft_dtype d
     slow s = {.io = weft_io_system(),
               .lock = PTHREAD_MUTEX_INITIALIZER,
               .changed = PTHREAD_COND_INITIALIZER,
-              .allowed = host_memory ? 3 : 1};
+              .allowed = where != IN_DEVICE ? 3 : 1};
     weft_io io = *s.io;
     assert_null(io.ctx); /* the other calls get it, too */
     io.ctx = &s;
@@ -217,19 +219,22 @@ static void save_while_changing(bool host_memory, int64_t capacity, weft_dtype d
     for (int i = 0; i < ROWS * COLUMNS; i++)
         data[i] = (float)(i % 250);
     weft_state_tensor t = tensor("x", ROWS, COLUMNS, 0, 1);
-    t.tensor.data = data;
+    t.tensor.data = where == HERE ? data : NULL;
     t.tensor.lo[0] = 0;
     t.tensor.whole[0] = ROWS;
-    const weft_state_view view = {.tensors = &t, .n_tensors = 1};
+    const weft_state_view view = {.tensors = &t,
+                                  .n_tensors = 1,
+                                  .read = read_state,
+                                  .any_thread = where != IN_DEVICE,
+                                  .core = data};
     const ckpt_choice choice = {.dtype = dtype};
-    const weft_device device = {.host_memory = host_memory, .download = download};
     ckpt_buffer buffer = {weft_alloc((size_t)capacity), capacity, 0, 0};
-    ckpt_writer w = {.io = &io, .device = &device, .dir = dir, .buffer = &buffer};
+    ckpt_writer w = {.io = &io, .state = &view, .dir = dir, .buffer = &buffer};
     assert_int_equal(ckpt_parts_init(&w.parts, &view, &choice, &err), WEFT_OK);
     assert_int_equal(ckpt_writer_init(&w, &err), WEFT_OK);
     pthread_t thread, helper;
     assert_int_equal(pthread_create(&thread, NULL, write_all, &w), 0);
-    await_writes(&s, host_memory ? 3 : 1);
+    await_writes(&s, where != IN_DEVICE ? 3 : 1);
     assert_int_equal(pthread_create(&helper, NULL, let_go, &s), 0);
     assert_int_equal(ckpt_writer_stage(&w, &err), WEFT_OK);
     memset(data, 0xff, (size_t)ROWS * COLUMNS * sizeof *data); /* the update */
@@ -256,17 +261,19 @@ static void save_while_changing(bool host_memory, int64_t capacity, weft_dtype d
 static void test_state_may_change(void **state)
 {
     (void)state;
-    save_while_changing(true, 4 << 20, WEFT_DTYPES);
-    save_while_changing(true, CKPT_CHUNK, WEFT_DTYPES);
-    save_while_changing(true, CKPT_CHUNK + 640, WEFT_BF16);
-    save_while_changing(true, 4 << 20, WEFT_F64);
+    save_while_changing(HERE, 4 << 20, WEFT_DTYPES);
+    save_while_changing(HERE, CKPT_CHUNK, WEFT_DTYPES);
+    save_while_changing(HERE, CKPT_CHUNK + 640, WEFT_BF16);
+    save_while_changing(HERE, 4 << 20, WEFT_F64);
 }
 
-static void test_device_memory(void **state)
+static void test_elsewhere(void **state)
 {
     (void)state;
-    save_while_changing(false, 4 << 20, WEFT_DTYPES);
-    save_while_changing(false, CKPT_CHUNK, WEFT_BF16);
+    save_while_changing(FAR_AWAY, 4 << 20, WEFT_DTYPES);
+    save_while_changing(FAR_AWAY, CKPT_CHUNK + 640, WEFT_BF16);
+    save_while_changing(IN_DEVICE, 4 << 20, WEFT_DTYPES);
+    save_while_changing(IN_DEVICE, CKPT_CHUNK, WEFT_BF16);
 }
 
 /* ---- where a save goes ---- */
@@ -309,7 +316,7 @@ int main(void)
         cmocka_unit_test(test_old_ones_go),    cmocka_unit_test(test_what_was_just_saved_stays),
         cmocka_unit_test(test_replicas_share), cmocka_unit_test(test_nothing_empty),
         cmocka_unit_test(test_buffer),         cmocka_unit_test(test_state_may_change),
-        cmocka_unit_test(test_device_memory),  cmocka_unit_test(test_names),
+        cmocka_unit_test(test_elsewhere),      cmocka_unit_test(test_names),
     };
     return cmocka_run_group_tests_name("checkpoints", tests, NULL, NULL);
 }

@@ -24,7 +24,6 @@ typedef struct bench {
     weft_host host;
     weft_text said;
     weft_log log;
-    weft_device device;
     float data[N_TENSORS][ELEMENTS];
     weft_state_tensor tensors[N_TENSORS];
     weft_state_view view;
@@ -101,7 +100,6 @@ static int setup_with(void **state, const char *ini)
     b->host.dir = "/run";
     b->host.ranks = 1;
     b->host.exchange_within = alone;
-    b->device.host_memory = true;
     for (int t = 0; t < N_TENSORS; t++) {
         weft_tensor x = {.data = b->data[t],
                          .dtype = WEFT_F32,
@@ -112,7 +110,7 @@ static int setup_with(void **state, const char *ini)
             (weft_state_tensor){.name = names[t], .moment = t >= 2, .tensor = x, .replicas = 1};
     }
     b->view = (weft_state_view){.ranks = 1,
-                                .device = &b->device,
+                                .any_thread = true,
                                 .tensors = b->tensors,
                                 .n_tensors = N_TENSORS,
                                 .steps = 9,

@@ -128,19 +128,14 @@ static weft_status convert(weft_text *out, weft_error *err, const char *const *w
 /* As a run does it, but for a store. */
 static void load_weights(model_run *m)
 {
-    const weft_plan *plan = m->run->plan;
     weft_state_tensor *tensors;
+    weft_state_view view;
     weft_error err = {0};
     bool loaded = false;
     void *self;
     const weft_weights *weights = weft_plugins_service(m->plugins, "weights", &self);
     assert_non_null(weights);
-    check(weft_plan_state(plan, m->run->state, NULL, &tensors, &err), &err);
-    const weft_state_view view = {.ranks = 1,
-                                  .device = plan->device,
-                                  .device_self = plan->device_self,
-                                  .tensors = tensors,
-                                  .n_tensors = plan->states.n};
+    check(weft_run_state(m->run, NULL, &view, &tensors, &err), &err);
     check(weights->load(self, &view, &loaded, &err), &err);
     assert_true(loaded);
     weft_free(tensors);

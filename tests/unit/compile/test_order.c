@@ -36,6 +36,10 @@ static const sample samples[] = {
      "[pp]\ndegree = 2\n[fsdp]\nreplicate = 2\ntwo_level = micro_batch\nreshard = yes\n", 8},
     {"llama3 cpu local fsdp adamw", "", 4},
     {"llama3 cpu local tp fsdp adamw", "[tp]\ndegree = 2\n[cpu]\nqueues = adversarial\n", 4},
+    {"llama3 cpu local tp fsdp adamw disk offload",
+     "[tp]\ndegree = 2\n[cpu]\nqueues = adversarial\n[offload]\nstate = all\nleast = 0\n", 4},
+    {"llama3 later local pp fsdp adamw disk offload", /* planned, and no run's */
+     "[pp]\ndegree = 2\n[offload]\nstate = all\nleast = 0\nprefetch = 2\n", 4},
 };
 
 static void start(plan_run *p, const sample *s, int rank)
@@ -159,9 +163,35 @@ static void test_overlap_is_found(void **state)
     plan_run_release(&p);
 }
 
+/* Whoever reads what was fetched, before it is there. */
+static void test_arrivals(void **state)
+{
+    (void)state;
+    plan_run p;
+    int found = 0, tried = 0;
+    start(&p, &samples[sizeof samples / sizeof samples[0] - 2], 0);
+    weft_lowered *l = p.plan->lowered[WEFT_MODE_TRAIN];
+    for (int a = 0; a < l->n_programs; a++)
+        for (int i = 0; i < l->programs[a].n; i++) {
+            weft_instruction *in = &l->programs[a].list[i];
+            if (in->kind != WEFT_ARRIVE || !weft_node_is(in->node, WEFT_OP_FETCH))
+                continue;
+            const int transfer = in->transfer;
+            in->transfer = -1;
+            found += check_order(l, &p.err) != WEFT_OK;
+            weft_error_clear(&p.err);
+            in->transfer = transfer;
+            tried++;
+        }
+    assert_true(tried > 0);
+    assert_int_equal(found, tried);
+    plan_run_release(&p);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_samples),
-                                       cmocka_unit_test(test_overlap_is_found)};
+                                       cmocka_unit_test(test_overlap_is_found),
+                                       cmocka_unit_test(test_arrivals)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

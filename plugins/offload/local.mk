@@ -1,0 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+EXTRA_LTLIBRARIES += plugins/offload/offload.la
+plugins_offload_offload_la_SOURCES = plugins/offload/offload.c
+plugins_offload_offload_la_LIBADD = $(PLUGIN_LIBS)
+nobase_dist_doc_DATA += plugins/offload/README.md
