@@ -5,6 +5,7 @@
 #include "record.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -14,10 +15,14 @@ static pid_t process; /* its children are somebody else's business */
 
 static void look_at_exit(int code, void *ctx)
 {
+    static atomic_flag looked = ATOMIC_FLAG_INIT;
     weft_blame blame = weft_blame_get();
     (void)ctx;
     if (getpid() != process || (!blame.plugin && pthread_equal(pthread_self(), main_thread)))
         return; /* from main */
+    (void)on_exit(look_at_exit, NULL); /* for another rank's thread that exits beside this one */
+    while (atomic_flag_test_and_set(&looked))
+        pause(); /* until the first has told */
     if (blame.plugin)
         fprintf(stderr,
                 "error: plugin '%s' has called exit(%d) in %s%s%s; it should return an "

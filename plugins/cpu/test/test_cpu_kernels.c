@@ -31,7 +31,8 @@ static void test_every_op_has_a_kernel(void **state)
 {
     /* Single numbers, what lowering replaces, where maxima begin, once a step or a micro-batch. */
     static const char *const plain_only[] = {"constant", "reciprocal",   "sqrt",   "clip",
-                                             "gather",   "redistribute", "lowest", "angles"};
+                                             "gather",   "redistribute", "lowest", "angles",
+                                             "fetch",    "evict"};
     (void)state;
     for (const weft_op *const *o = standard_ops(); *o; o++) {
         bool expected = !((*o)->flags & WEFT_OP_SOURCE);

@@ -52,6 +52,7 @@ static const attention list[] = {
     {"llama-125m.ini", 8, 12, 4, 64, 1024, false, 2},
     {"gpt2-small.ini", 2, 12, 12, 64, 512, false, 0},
     {"demo.ini", 8, 6, 3, 64, 256, false, 0},
+    {"offload.ini", 4, 32, 8, 64, 1024, false, 0},
     {"first.ini", 8, 4, 2, 32, 128, false, 0},
     {"studies/layouts.ini", 4, 4, 4, 16, 64, false, 0},
     {"sums/sums.ini", 4, 4, 4, 24, 96, false, 0},
