@@ -273,8 +273,8 @@ static void every_op_is_tried(void **state)
     for (int i = 0; ops[i]; i++) {
         assert_non_null(ops[i]->summary);
         assert_true(ops[i]->rule || ops[i]->make_rule);
-        if (ops[i]->flags & WEFT_OP_SOURCE || ops[i] == standard_op("redistribute") ||
-            ops[i] == standard_op("gather"))
+        if (ops[i]->flags & (WEFT_OP_SOURCE | WEFT_OP_FETCH | WEFT_OP_EVICT) ||
+            ops[i] == standard_op("redistribute") || ops[i] == standard_op("gather"))
             assert_null(ops[i]->plain);
         else if (!seen[i])
             fail_msg("no case tries %s", ops[i]->name);
