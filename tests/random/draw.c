@@ -177,7 +177,8 @@ static void draw_deepseek3(drawing *d)
     set(d, RANDOM_ALL, name, "n_layers", NULL, "%d", layers);
     set(d, RANDOM_ALL, name, "n_heads", "1", "%d", pick_number(d, "1 2 3 4 4 6"));
     set(d, RANDOM_ALL, name, "q_rank", "0", "%d", pick_number(d, "0 5 8 16"));
-    set(d, RANDOM_ALL, name, "kv_rank", "1", "%d", pick_number(d, "1 5 8 12"));
+    /* The norm of one element is its sign, with a gradient of what rounding leaves. */
+    set(d, RANDOM_ALL, name, "kv_rank", "2", "%d", pick_number(d, "2 5 8 12"));
     set(d, RANDOM_ALL, name, "nope_dim", NULL, "%d", nope);
     set(d, RANDOM_ALL, name, "rope_dim", NULL, "%d", turns);
     set(d, RANDOM_ALL, name, "v_dim", "1", "%d", 1 + below(d, nope + turns));
