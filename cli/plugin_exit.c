@@ -19,7 +19,7 @@ static void look_at_exit(int code, void *ctx)
     weft_blame blame = weft_blame_get();
     (void)ctx;
     if (getpid() != process || (!blame.plugin && pthread_equal(pthread_self(), main_thread)))
-        return; /* from main */
+        return;                        /* from main */
     (void)on_exit(look_at_exit, NULL); /* for another rank's thread that exits beside this one */
     while (atomic_flag_test_and_set(&looked))
         pause(); /* until the first has told */
