@@ -242,7 +242,8 @@ static weft_status lower(weft_plan *p, weft_mode mode, weft_error *err)
 
 static void fetch(weft_graph *g, const weft_plan_options *o)
 {
-    for (weft_node *n = g->first; n; n = n->next)
+    const bool any = o->fetch_computed || o->fetch_rounded;
+    for (weft_node *n = any ? g->first : NULL; n; n = n->next)
         for (int i = 0; i < n->n_outs && n->n_ins; i++) {
             weft_value *v = n->outs[i];
             const bool is8 = weft_dtype_is_f8(v->dtype) && !weft_dtype_is_f8(n->ins[0]->dtype);

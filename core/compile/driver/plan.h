@@ -30,10 +30,9 @@ typedef struct weft_plan_options {
     bool train_only;        /* no evaluate and generate graphs */
     const weft_writing *write; /* only the graphs that write text, of this size: no training, no
                                   data, no optimizer; NULL: a training run */
-    bool
-        fetch_rounded; /* what the training graph rounds to 8 bits, or chooses, is marked `fetch` */
     bool fetch_computed; /* all that the training graph computes once of a micro-batch is marked
                             `fetch` */
+    bool fetch_rounded;  /* what it rounds to 8 bits, or chooses, is */
     uint64_t dice;       /* tests: random legal placement */
     const char *spread;  /* the plugin to be advised where none spreads a run; NULL: none */
     /* Is handed a graph as it was before a pass of `plugin` broke it, on rank 0; NULL: nobody is.
