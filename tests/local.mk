@@ -772,12 +772,12 @@ check-valgrind: all
 	WEFT_TEST_LIMIT=28800 $(MAKE) $(AM_MAKEFLAGS) check TESTS='$(check_PROGRAMS)' \
 	    LOG_COMPILER='$(LIBTOOL) --mode=execute valgrind $(valgrind_flags)'
 
-# What others' own tools make of our files. By hand: make check-peers PEER_PYTHON=a Python that has
-# torch, transformers, safetensors, tokenizers, tiktoken, tensorboard and prometheus_client.
+# What others' own tools make of our files. By hand: make check-peers PEER_PYTHON=a Python that
+# has torch, transformers, diffusers, safetensors, tokenizers, tiktoken, tensorboard and prometheus_client.
 EXTRA_PROGRAMS += tests/peers/dcp
-EXTRA_DIST += tests/peers/check_ckpt.py tests/peers/check_dcp.py tests/peers/check_figures.py \
-	tests/peers/check_generate.py tests/peers/check_hf.py tests/peers/check_tokenizers.py \
-	tests/peers/check_unicode.py
+EXTRA_DIST += tests/peers/check_ckpt.py tests/peers/check_dcp.py tests/peers/check_diffusers.py \
+	tests/peers/check_figures.py tests/peers/check_generate.py tests/peers/check_hf.py \
+	tests/peers/check_tokenizers.py tests/peers/check_unicode.py
 .PHONY: check-peers
 check-peers: all tests/peers/dcp$(EXEEXT)
 	@if [ -z "$(PEER_PYTHON)" ]; then \
@@ -790,8 +790,9 @@ check-peers: all tests/peers/dcp$(EXEEXT)
 	    echo "check_figures.py"; \
 	    PEER_PYTHON='$(PEER_PYTHON)' WEFT='$(abs_top_builddir)/$(program)' \
 	        WEFT_TREE='$(abs_top_srcdir)' bash $(top_srcdir)/tests/scripts/check-status; \
-	    echo "check_generate.py"; $(PEER_PYTHON) $(top_srcdir)/tests/peers/check_generate.py ./weft; \
-	    echo "check_hf.py"; $(PEER_PYTHON) $(top_srcdir)/tests/peers/check_hf.py ./weft; \
+	    for p in generate hf diffusers; do \
+	        echo "check_$$p.py"; $(PEER_PYTHON) $(top_srcdir)/tests/peers/check_$$p.py ./weft; \
+	    done; \
 	    echo "check_tokenizers.py"; \
 	    $(PEER_PYTHON) $(top_srcdir)/tests/peers/check_tokenizers.py weft$(EXEEXT) $(top_srcdir); \
 	    echo "check_unicode.py"; \

@@ -38,8 +38,8 @@ typedef struct weft_hf_tensor {
     const char *file;  /* as the folder calls it; NULL: the same. {x}: it lies in as many tensors as
                           its first dim is long, which do not have that dim */
     bool turned;       /* the folder's tensor has its two dims the other way round */
-    /* parts > 1: it is the part-th of so many equal parts that make one tensor of the folder's, one
-     * behind the other along dim `along` of the run's. They stand together, in order. */
+    /* parts > 1: it is the part-th of so many that make one tensor of the folder's, one behind the
+     * other along dim `along` of the run's. They stand together, in order. */
     int part, parts, along;
     const char *when, *unless; /* only where this key is on, or not 0; is off, or 0. NULL: always */
     const char *from, *until;  /* only blocks from the number on that the key says, or below it */
@@ -48,6 +48,9 @@ typedef struct weft_hf_tensor {
     const char *every, *except;
     bool others;
     bool other; /* where else a tensor of an earlier row may lie: read, never written */
+    /* The key that says how many blocks of this row's kind there are. NULL: the form's `layers`.
+     * Rows of one kind stand together. */
+    const char *blocks;
 } weft_hf_tensor;
 
 /* What one key of config.json says. Keys that no row names are hf's: some are refused unless they
@@ -74,6 +77,9 @@ typedef struct weft_hf_key {
     bool whole;      /* of a key that is REAL: a whole number in config.json */
     bool context;    /* it says for how many tokens a text may be */
     const char *old; /* what other versions of Transformers call it: read, and written beside it */
+    /* The key's number is this many times config.json's: a number, or a key of config.json above.
+     */
+    const char *by;
 } weft_hf_key;
 
 /* A kind of rotary positions beside "default". */
@@ -91,7 +97,7 @@ typedef struct weft_hf_rope {
 
 /* One kind of folder. */
 typedef struct weft_hf_form {
-    const char *type;          /* model_type in config.json */
+    const char *type;          /* model_type in config.json; of diffusers' _class_name */
     const char *architecture;  /* what stands there in architectures */
     const char *when, *unless; /* a run's model has this form only where this key is on, or not 0;
                                   is off, or 0. NULL: always */
@@ -102,6 +108,11 @@ typedef struct weft_hf_form {
     const weft_hf_tensor *tensors; /* these two are ended by an empty row */
     const weft_hf_key *keys;
     const weft_hf_rope *rope; /* NULL: it has no rotary positions */
+    bool diffusers;           /* such a folder is diffusers', not Transformers' */
+    const char *data;         /* what an INI lists for data. NULL: "text" */
+    /* What a LIST is that the settings leave empty, by other keys' numbers. NULL: it stays so. */
+    void (*derive)(const char *key, int64_t (*get)(const void *model, const char *key),
+                   const void *model, char text[64]);
 } weft_hf_form;
 
 /* The service. A folder is looked for by its model_type: in the plugin that hf knows for it, else

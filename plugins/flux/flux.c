@@ -6,6 +6,9 @@
  * meshes. */
 #include "flux.h"
 
+#include <stdlib.h>
+#include <string.h>
+
 static const char *const flavor_names[] = {"debug", "schnell", "dev", NULL};
 static const char *const flavors[] = {
     "dim = 128, n_heads = 4, n_double = 2, n_single = 2, t5_dim = 64, clip_dim = 32, text = 32, "
@@ -26,7 +29,7 @@ static const char *const draws[] = {"drawn", "data", NULL};
         .choices = of_flavor, .unit = unit_, .help = help_                                         \
     }
 
-static const weft_param params[] = {
+const weft_param flux_params[] = {
     {.name = "flavor",
      .type = WEFT_PARAM_CHOICE,
      .value = "debug",
@@ -104,6 +107,12 @@ static const weft_param params[] = {
      .min = 0,
      .max = 1000,
      .help = "what it is told in training"},
+    {.name = "axes",
+     .type = WEFT_PARAM_STRING,
+     .value = "",
+     .flags = WEFT_PARAM_LIST | WEFT_PARAM_ADVANCED,
+     .help = "how many dims of a head are turned by a place in the text, by its row and by its "
+             "column; empty: in proportion to 16, 56 and 56 of 128"},
     {.name = "rope_theta",
      WEFT_REAL(flux, theta),
      .value = "10000",
@@ -114,12 +123,38 @@ static const weft_param params[] = {
     {.name = NULL},
 };
 
-/* Of a head's width, as of 128: 16, 56 and 56. */
-static void set_axes(flux *m)
+void flux_derive_axes(int64_t head, int64_t axis[3])
 {
-    const int64_t d = m->dim / m->heads;
-    m->axis[1] = m->axis[2] = 7 * d / 16 / 2 * 2;
-    m->axis[0] = d - 2 * m->axis[1];
+    axis[1] = axis[2] = 7 * head / 16 / 2 * 2;
+    axis[0] = head - 2 * axis[1];
+}
+
+static weft_status set_axes(flux *m, weft_error *err)
+{
+    const weft_params *p = m->host->params;
+    const int64_t head = m->dim / m->heads;
+    const char *word;
+    int64_t own[3], sum = 0;
+    int n = 0;
+    bool fits = true;
+    flux_derive_axes(head, m->axis);
+    for (; (word = weft_params_word(p, "axes", n)); n++) {
+        char *end = NULL;
+        const long long x = strtoll(word, &end, 10);
+        fits = fits && n < 3 && !*end && x >= 0 && x <= head && x % 2 == 0;
+        sum += fits ? x : 0;
+        if (fits)
+            own[n] = x;
+    }
+    if (n && (!fits || n != 3 || sum != head))
+        return weft_fail(err, WEFT_ERR_INPUT, weft_params_where(p, "axes"),
+                         "[flux] axes must be three even numbers with the sum %lld, a head's "
+                         "width, such as %lld %lld %lld",
+                         (long long)head, (long long)m->axis[0], (long long)m->axis[1],
+                         (long long)m->axis[2]);
+    if (n)
+        memcpy(m->axis, own, sizeof own);
+    return WEFT_OK;
 }
 
 static weft_status create(void *self, weft_error *err)
@@ -145,9 +180,9 @@ static weft_status create(void *self, weft_error *err)
                       key, (long long)size, (long long)(size < 16 ? 16 : size / 16 * 16),
                       (long long)(size / 16 * 16 + 16));
     }
+    s = s ? s : set_axes(m, err);
     if (s)
         return s;
-    set_axes(m);
     m->rows = m->image / 16;
     m->columns = m->image_width / 16;
     m->places = m->rows * m->columns;
@@ -162,6 +197,7 @@ static const weft_contribution contributions[] = {
      .graph = flux_build,
      .needs = needs,
      .gives = gives},
+    {.kind = WEFT_SERVICE, .service = "hf_model", .table = &flux_hf},
     {.kind = WEFT_END},
 };
 
@@ -172,7 +208,7 @@ WEFT_PLUGIN(flux) = {
     .licence = "Apache-2.0",
     .summary = "FLUX: images by rectified flow, double and single blocks",
     .numerics = WEFT_NUMERICS_CHANGES,
-    .params = params,
+    .params = flux_params,
     .self_size = WEFT_SELF(flux),
     .contributions = contributions,
     .create = create,

@@ -18,5 +18,9 @@ enum { FLUX_UNIFORM, FLUX_LOGIT_NORMAL, FLUX_TIME_OF_DATA };
 enum { FLUX_NOISE_DRAWN, FLUX_NOISE_OF_DATA };
 
 void flux_build(void *self, weft_graph *g);
+extern const weft_hf_model flux_hf;
+extern const weft_param flux_params[];
+/* Of a head's width, as 16, 56 and 56 of 128. */
+void flux_derive_axes(int64_t head, int64_t axis[3]);
 
 #endif

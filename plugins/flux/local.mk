@@ -3,6 +3,7 @@ noinst_LTLIBRARIES += plugins/flux/libflux.la
 plugins_flux_libflux_la_SOURCES = \
 	plugins/flux/flux.c \
 	plugins/flux/graph.c \
+	plugins/flux/hf.c \
 	plugins/flux/flux.h
 
 EXTRA_LTLIBRARIES += plugins/flux/flux.la

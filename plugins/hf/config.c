@@ -42,11 +42,13 @@ static void find_model(hf_reader *r, const char *folder, const hf_tables *tables
 {
     char plugin[64];
     const weft_hf_model *table = NULL;
-    const json_t *x = hf_get(r, "model_type");
+    const char *key =
+        !hf_get(r, "model_type") && hf_get(r, "_class_name") ? "_class_name" : "model_type";
+    const json_t *x = hf_get(r, key);
     const char *type = json_string_value(x),
                *named = tables->plugins ? tables->named : tables->own->plugin;
     if (!type) {
-        hf_complain(r, "'model_type' is %s", x ? hf_json_type(x) : "missing");
+        hf_complain(r, "'%s' is %s", key, x ? hf_json_type(x) : "missing");
         return;
     }
     hf_plugin_of(type, plugin);
@@ -56,9 +58,9 @@ static void find_model(hf_reader *r, const char *folder, const hf_tables *tables
     const weft_hf_form *form = form_of(table, type);
     if (s == WEFT_ERR_INPUT && !named)
         hf_complain(r,
-                    "'model_type' is '%s'; weft has no such model, and no plugin '%s' was found "
+                    "'%s' is '%s'; weft has no such model, and no plugin '%s' was found "
                     "that has: --model PLUGIN names another",
-                    type, plugin);
+                    key, type, plugin);
     else if (!s && !form)
         s = other_model(folder, type, plugin, tables, r->err);
     s = s ? s : hf_model_init(m, table, form, r->err);
@@ -111,6 +113,11 @@ static weft_status no_config(const char *folder, weft_error *err)
                          "and k are in another order; take the same model's "
                          "Hugging Face folder, which has config.json and *.safetensors",
                          folder);
+    if (hf_has_file(folder, "model_index.json"))
+        return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
+                         "%s: holds several models of diffusers'; name the one to be read, "
+                         "%s/transformer",
+                         folder, folder);
     return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
                      "%s: has no config.json, so it is not a Hugging Face folder", folder);
 }

@@ -8,23 +8,6 @@
 
 /* ---- what stands for a key that is left out ---- */
 
-/* A number, or a key above: what it says or what stands for it. NAN: neither. */
-static double operand(const hf_model *m, const weft_hf_key *keys, const weft_hf_key *below,
-                      const char *word, size_t n)
-{
-    double x;
-    char text[64];
-    snprintf(text, sizeof text, "%.*s", (int)n, word);
-    if (hf_read_number(text, &x))
-        return x;
-    for (const weft_hf_key *k = keys; k < below; k++) {
-        const hf_value *v = k->key && strcmp(k->name, text) == 0 ? hf_model_find(m, k->key) : NULL;
-        if (v && hf_value_number(v, &x))
-            return x;
-    }
-    return NAN;
-}
-
 /* What is wrong with it is said if the key is needed. */
 static double standard_of(hf_reader *r, const weft_hf_key *keys, const weft_hf_key *k,
                           const hf_model *m)
@@ -32,11 +15,11 @@ static double standard_of(hf_reader *r, const weft_hf_key *keys, const weft_hf_k
     if (!k->standard || strcmp(k->standard, "true") == 0 || strcmp(k->standard, "false") == 0)
         return k->standard ? k->standard[0] == 't' : NAN;
     size_t n = strcspn(k->standard, "*/");
-    double x = operand(m, keys, k, k->standard, n);
+    double x = hf_model_operand(m, keys, k, k->standard, n);
     for (const char *c = k->standard + n; *c; c += n) {
         const char operation = *c++;
         n = strcspn(c, "*/");
-        double y = operand(m, keys, k, c, n);
+        double y = hf_model_operand(m, keys, k, c, n);
         if (operation == '/' && !hf_get(r, k->name) && y != 0 && fmod(x, y) != 0)
             hf_complain(r, "'%.*s' %.10g does not divide '%.*s' %.10g", (int)n, c, y,
                         (int)strcspn(k->standard, "*/"), k->standard, x);
@@ -75,9 +58,9 @@ static void check_constant(hf_reader *r, const weft_hf_key *k)
 static void check_relations(hf_reader *r, const weft_hf_key *keys, const weft_hf_key *k,
                             const hf_model *m, double x)
 {
-    double whole = k->divides ? operand(m, keys, k, k->divides, strlen(k->divides)) : 0,
-           more = k->below ? operand(m, keys, k, k->below, strlen(k->below)) : INFINITY,
-           most = k->most ? operand(m, keys, k, k->most, strlen(k->most)) : INFINITY;
+    double whole = k->divides ? hf_model_operand(m, keys, k, k->divides, strlen(k->divides)) : 0,
+           more = k->below ? hf_model_operand(m, keys, k, k->below, strlen(k->below)) : INFINITY,
+           most = k->most ? hf_model_operand(m, keys, k, k->most, strlen(k->most)) : INFINITY;
     if (r->status)
         return;
     if (k->divides && (x == 0 || fmod(whole, x) != 0))
@@ -111,9 +94,11 @@ static void read_number(hf_reader *r, const weft_hf_key *keys, const weft_hf_key
                  most = bounded ? v->param->max
                         : v     ? 1e300
                                 : 1 << 24;
-    const double x =
-        hf_get_number(r, k->name, least, most, !v || v->param->type == WEFT_PARAM_INT, standard);
-    check_relations(r, keys, k, m, x);
+    const double by = k->by ? hf_model_operand(m, keys, k, k->by, strlen(k->by)) : 1,
+                 said = hf_get_number(r, k->name, least / by, most / by,
+                                      !v || v->param->type == WEFT_PARAM_INT, standard),
+                 x = said * by;
+    check_relations(r, keys, k, m, said);
     check_again(r, k, v, x);
     if (v)
         hf_value_set_number(v, x);
@@ -145,7 +130,8 @@ static void read_list(hf_reader *r, const weft_hf_key *keys, const weft_hf_key *
 {
     const json_t *list = hf_get(r, k->name), *x;
     size_t i, used = 0;
-    const double more = k->below ? operand(m, keys, k, k->below, strlen(k->below)) : INFINITY;
+    const double more =
+        k->below ? hf_model_operand(m, keys, k, k->below, strlen(k->below)) : INFINITY;
     v->text[0] = '\0';
     if (list && !json_is_array(list))
         hf_complain(r, "'%s' is %s; expected an array", k->name, hf_json_type(list));

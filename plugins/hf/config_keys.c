@@ -86,6 +86,8 @@ static const char *const harmless[] = {"architectures",
                                        "router_jitter_noise",
                                        "max_window_layers",
                                        "max_sequence_length",
+                                       "_class_name",
+                                       "_diffusers_version",
                                        NULL};
 
 static bool is_among(const char *const *list, const char *word)

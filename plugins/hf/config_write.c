@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* config.json, written as Transformers 5 writes it, and readable for Transformers 4: rope in both
- * spellings. */
+ * spellings. Of diffusers' folders, as diffusers does. */
 #include "hf.h"
 
 #include <stdlib.h>
@@ -36,10 +36,14 @@ static json_t *value_of(const weft_hf_key *k, const hf_model *m)
     if (!v)
         return k->is || k->written ? hf_json_of(k->is ? k->is : k->written)
                                    : json_integer((json_int_t)m->context);
-    if (v->param->type == WEFT_PARAM_STRING)
-        return array_of(v->text);
+    if (v->param->type == WEFT_PARAM_STRING) {
+        char list[512];
+        hf_model_list(m, v, list);
+        return array_of(list);
+    }
     if (!hf_value_number(v, &x))
         return json_string(v->text);
+    x /= k->by ? hf_model_operand(m, m->form->keys, k, k->by, strlen(k->by)) : 1;
     return v->param->type == WEFT_PARAM_INT || k->whole ? json_integer((json_int_t)x)
            : v->param->type == WEFT_PARAM_REAL          ? json_real(x)
                                                         : json_boolean(x != 0);
@@ -85,6 +89,16 @@ static bool add_rope(json_t *root, const hf_model *m)
     return json_object_set_new(root, "rope_theta", json_real(theta)) == 0 && ok;
 }
 
+/* Transformers 5 reads dtype, those before it torch_dtype. */
+static bool add_dtype(json_t *root, weft_dtype dtype)
+{
+    static const char *const names[WEFT_DTYPES] = {
+        [WEFT_F32] = "float32", [WEFT_F64] = "float64", [WEFT_BF16] = "bfloat16"};
+    const char *name = (unsigned)dtype < WEFT_DTYPES && names[dtype] ? names[dtype] : "float32";
+    return json_object_set_new(root, "dtype", json_string(name)) == 0 &&
+           json_object_set_new(root, "torch_dtype", json_string(name)) == 0;
+}
+
 static bool add_ids(json_t *root, const hf_model *m)
 {
     json_t *bos = m->bos >= 0 ? json_integer(m->bos) : json_null(),
@@ -97,15 +111,12 @@ static bool add_ids(json_t *root, const hf_model *m)
 weft_status hf_config_write(const char *folder, const hf_model *m, weft_dtype dtype,
                             weft_error *err)
 {
-    static const char *const names[WEFT_DTYPES] = {
-        [WEFT_F32] = "float32", [WEFT_F64] = "float64", [WEFT_BF16] = "bfloat16"};
-    const char *name = (unsigned)dtype < WEFT_DTYPES && names[dtype] ? names[dtype] : "float32";
-    json_t *root = json_pack("{s:[s], s:s}", "architectures", m->form->architecture, "model_type",
-                             m->form->type);
-    /* Transformers 5 reads dtype, those before it torch_dtype. */
+    json_t *root = m->form->diffusers
+                       ? json_pack("{s:s}", "_class_name", m->form->type)
+                       : json_pack("{s:[s], s:s}", "architectures", m->form->architecture,
+                                   "model_type", m->form->type);
     bool ok = root && add_keys(root, m->form->keys, m) && (!m->form->rope || add_rope(root, m)) &&
-              add_ids(root, m) && json_object_set_new(root, "dtype", json_string(name)) == 0 &&
-              json_object_set_new(root, "torch_dtype", json_string(name)) == 0;
+              (m->form->diffusers || (add_ids(root, m) && add_dtype(root, dtype)));
     char *text = ok ? json_dumps(root, JSON_INDENT(2) | JSON_SORT_KEYS) : NULL,
          *path = weft_format("%s/config.json", folder);
     weft_text out = {0};

@@ -166,7 +166,8 @@ static weft_status run(const weft_command_host *host, int argc, char **argv, wef
     if (a.settings)
         return print_settings(&a.o, a.settings, err);
     bool hugging = !hf_has_file(a.o.from, "manifest.json") &&
-                   (hf_is_folder(a.o.from) || hf_has_file(a.o.from, "params.json"));
+                   (hf_is_folder(a.o.from) || hf_has_file(a.o.from, "params.json") ||
+                    hf_has_file(a.o.from, "model_index.json"));
     if (a.target && strcmp(a.target, hugging ? "hf" : "weft") == 0)
         return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE, "%s: is %s already", a.o.from,
                          hugging ? "a Hugging Face folder" : "weft's");

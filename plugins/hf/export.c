@@ -34,8 +34,9 @@ static void add_piece(exports *x, int i, int64_t index)
     weft_piece *p = &x->pieces[x->n];
     int64_t size[WEFT_MAX_DIMS];
     hf_file_name(t, index, x->names[x->n]);
-    *p = (weft_piece){
-        .name = x->names[x->n], .dtype = dtype_of(x, t), .n_dims = hf_file_shape(t, size)};
+    *p = (weft_piece){.name = x->names[x->n],
+                      .dtype = dtype_of(x, t),
+                      .n_dims = hf_file_shape(&x->from->model, t, size)};
     for (int d = 0; d < p->n_dims; d++)
         p->whole[d] = p->size[d] = size[d];
     x->sources[x->n++] = (source){i, index};
@@ -102,20 +103,23 @@ static weft_status copy_parts(const exports *x, const hf_tensor *t, int64_t firs
 {
     const int stacked = hf_is_stacked(t), parts = hf_parts(t),
               n = parts > 1 ? t->row->along : stacked;
-    int64_t outer = 1, block = 1, index[WEFT_MAX_DIMS] = {first_index};
+    int64_t outer = 1, at = 0, index[WEFT_MAX_DIMS] = {first_index};
     weft_status s = WEFT_OK;
-    for (int d = 0; d < t->n_dims; d++) {
-        outer *= d >= stacked && d < n ? t->size[d] : 1;
-        block *= d >= n ? t->size[d] : 1;
-    }
+    for (int d = stacked; d < n; d++)
+        outer *= t->size[d];
     for (int64_t i = 0; i < outer && !s; i++) {
         int64_t rest = i;
         for (int d = n - 1; d >= stacked; d--) {
             index[d] = rest % t->size[d];
             rest /= t->size[d];
         }
-        for (int k = 0; k < parts && !s; k++)
-            s = copy_block(x, &t[k], index, n, (i * parts + k) * block, to, err);
+        for (int k = 0; k < parts && !s; k++) {
+            int64_t block = 1;
+            for (int d = n; d < t[k].n_dims; d++)
+                block *= t[k].size[d];
+            s = copy_block(x, &t[k], index, n, at, to, err);
+            at += block;
+        }
     }
     return s;
 }
@@ -125,16 +129,17 @@ static weft_status turn_rows(const exports *x, const hf_tensor *t, int64_t index
                              int64_t n, const target *to, void *rows, void *part, weft_error *err)
 {
     const int stacked = hf_is_stacked(t);
-    const int64_t *whole = t->size + stacked, columns = to->piece->size[1];
+    const int64_t columns = to->piece->size[1];
+    int64_t at = 0;
     const size_t bytes = weft_dtype_size(to->piece->dtype);
     weft_status s = WEFT_OK;
     for (int k = 0; k < hf_parts(t) && !s; k++) {
-        const int64_t lo[3] = {index, 0, row}, size[3] = {1, whole[0], n};
+        const int64_t whole = t[k].size[stacked], lo[3] = {index, 0, row}, size[3] = {1, whole, n};
         s = weft_folder_read(x->from->folder, t[k].name, lo + 1 - stacked, size + 1 - stacked,
                              to->piece->dtype, part, err);
         if (!s)
-            hf_transpose(part, whole[0], n, (char *)rows + (size_t)(k * whole[0]) * bytes, columns,
-                         bytes);
+            hf_transpose(part, whole, n, (char *)rows + (size_t)at * bytes, columns, bytes);
+        at += whole;
     }
     return s ? s
              : weft_shard_write(to->shard, to->at, row * columns * (int64_t)bytes, rows,
@@ -195,16 +200,18 @@ static weft_status write_file(const exports *x, const hf_shards *shards, int fil
 
 static weft_status write_index(const exports *x, const hf_shards *shards, weft_error *err)
 {
+    const char *stem = hf_files_stem(&x->from->model);
     json_t *map = json_object();
     for (int f = 0; f < shards->n; f++)
         for (int i = shards->first[f]; i < shards->first[f + 1]; i++)
-            json_object_set_new(map, x->pieces[i].name,
-                                json_sprintf("model-%05d-of-%05d.safetensors", f + 1, shards->n));
+            json_object_set_new(
+                map, x->pieces[i].name,
+                json_sprintf("%s-%05d-of-%05d.safetensors", stem, f + 1, shards->n));
     bool whole = (int)json_object_size(map) == x->n;
     json_t *root = json_pack("{s:{s:I}, s:o}", "metadata", "total_size", (json_int_t)shards->bytes,
                              "weight_map", map);
     char *text = whole && root ? json_dumps(root, JSON_INDENT(2) | JSON_SORT_KEYS) : NULL;
-    char *path = weft_format("%s/model.safetensors.index.json", x->folder);
+    char *path = weft_format("%s/%s.safetensors.index.json", x->folder, stem);
     weft_status s =
         text && path ? weft_write_file(path, text, strlen(text), err) : weft_fail_memory(err);
     weft_free(path);
@@ -217,12 +224,14 @@ weft_status hf_export(const hf_options *o, hf_checkpoint *from, const char *fold
                       weft_error *err)
 {
     exports x = {.o = o, .from = from, .folder = folder};
+    const char *stem = hf_files_stem(&from->model);
     hf_shards shards = {0};
     weft_status s = list_pieces(&x, err);
     s = s ? s : hf_shards_init(&shards, x.pieces, x.n, o->max_shard, err);
     for (int f = 0; f < shards.n && !s; f++) {
-        char *name = shards.n == 1 ? weft_strdup("model.safetensors")
-                                   : weft_format("model-%05d-of-%05d.safetensors", f + 1, shards.n);
+        char *name = shards.n == 1
+                         ? weft_format("%s.safetensors", stem)
+                         : weft_format("%s-%05d-of-%05d.safetensors", stem, f + 1, shards.n);
         s = name ? write_file(&x, &shards, f, name, err) : weft_fail_memory(err);
         weft_free(name);
     }

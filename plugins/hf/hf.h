@@ -62,6 +62,12 @@ const char *hf_number(char buffer[32], double x);
 /* As an INI may write it, "4k"; false: it is none. */
 bool hf_read_number(const char *text, double *out);
 bool hf_says_yes(const char *text);
+/* A list as the model has it: its numbers with a blank between, or what follows from other keys. */
+void hf_model_list(const hf_model *m, const hf_value *v, char text[512]);
+/* A number as text, or what the model has for a key of config.json among these before `below`. NAN:
+ * neither. */
+double hf_model_operand(const hf_model *m, const weft_hf_key *keys, const weft_hf_key *below,
+                        const char *word, size_t n);
 
 /* ---- config.json (config.c, config_write.c) ---- */
 
@@ -123,7 +129,11 @@ bool hf_is_stacked(const hf_tensor *t);
 int64_t hf_files(const hf_tensor *t);
 /* The name of the i-th of these, and the shape that each has; returns its dims. */
 void hf_file_name(const hf_tensor *t, int64_t i, char name[HF_NAME]);
-int hf_file_shape(const hf_tensor *t, int64_t size[WEFT_MAX_DIMS]);
+int hf_file_shape(const hf_model *m, const hf_tensor *t, int64_t size[WEFT_MAX_DIMS]);
+/* Where a part begins along its dim, in the tensor that it is a part of. */
+int64_t hf_part_begin(const hf_model *m, const hf_tensor *t);
+/* How the folder's files of tensors are called before numbers and ".safetensors". */
+const char *hf_files_stem(const hf_model *m);
 /* Has block `layer` what the row says? */
 bool hf_is_of_layer(const hf_model *m, const weft_hf_tensor *row, int64_t layer);
 /* A pattern with its numbers. layer, index -1: not used. */

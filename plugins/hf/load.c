@@ -34,7 +34,7 @@ static void refuse(comparison *c, const char *key, const char *has, const char *
 }
 
 /* Words ("flavor") say nothing here. */
-static void compare_value(comparison *c, const hf_value *v)
+static void compare_value(comparison *c, const hf_model *m, const hf_value *v)
 {
     hf_value run = {.param = v->param};
     double x, want;
@@ -43,6 +43,12 @@ static void compare_value(comparison *c, const hf_value *v)
     if (hf_value_number(v, &want)) {
         if (hf_value_number(&run, &x) && fabs(x - want) > 1e-12 * fabs(want))
             refuse(c, v->param->name, has, v->text);
+    } else if (has && v->param->type == WEFT_PARAM_STRING) {
+        char of_run[512], of_folder[512];
+        hf_model_list(m, &run, of_run);
+        hf_model_list(m, v, of_folder);
+        if (strcmp(of_run, of_folder) != 0)
+            refuse(c, v->param->name, of_run, of_folder);
     } else if (has && v->param->type == WEFT_PARAM_CHOICE && strcmp(has, v->text) != 0) {
         refuse(c, v->param->name, has, v->text);
     }
@@ -54,7 +60,7 @@ static weft_status compare_settings(const hf_model *m, const weft_state_view *st
     comparison c = {state, m->table->plugin, folder, err, WEFT_OK};
     for (int i = 0; i < m->n; i++)
         if (m->values[i].said)
-            compare_value(&c, &m->values[i]);
+            compare_value(&c, m, &m->values[i]);
     return c.status;
 }
 

@@ -91,12 +91,39 @@ int64_t hf_files(const hf_tensor *t)
     return hf_is_stacked(t) ? t->size[0] : 1;
 }
 
-int hf_file_shape(const hf_tensor *t, int64_t size[WEFT_MAX_DIMS])
+const char *hf_files_stem(const hf_model *m)
+{
+    return m->form->diffusers ? "diffusion_pytorch_model" : "model";
+}
+
+/* How long the first n parts of t's tensor are together. */
+static int64_t length_of_parts(const hf_model *m, const hf_tensor *t, int n)
+{
+    int64_t sum = 0;
+    for (int k = 0; k < n; k++) {
+        const char *shape = t->row[k - t->row->part].shape, *open;
+        int64_t size = 0;
+        int n_open;
+        for (int d = 0; d <= t->row->along; d++)
+            hf_next_dim(m, &shape, &size, &open, &n_open);
+        sum += size;
+    }
+    return sum;
+}
+
+int64_t hf_part_begin(const hf_model *m, const hf_tensor *t)
+{
+    return length_of_parts(m, t, t->row->part);
+}
+
+int hf_file_shape(const hf_model *m, const hf_tensor *t, int64_t size[WEFT_MAX_DIMS])
 {
     const int skip = hf_is_stacked(t), n = t->n_dims - skip;
     for (int d = 0; d < t->n_dims; d++)
         if (d >= skip)
-            size[d - skip] = t->size[d] * (d == t->row->along ? hf_parts(t) : 1);
+            size[d - skip] = d == t->row->along && hf_parts(t) > 1
+                                 ? length_of_parts(m, t, hf_parts(t))
+                                 : t->size[d];
     if (t->row->turned && n == 2) {
         int64_t rows = size[0];
         size[0] = size[1];
@@ -115,7 +142,7 @@ static size_t read_factor(const hf_model *m, const char *text, double *out, bool
         char word[64];
         double x;
         c += *c == '(' || *c == '+';
-        size_t n = strcspn(c, "*+() ");
+        size_t n = strcspn(c, "*/+() ");
         snprintf(word, sizeof word, "%.*s", (int)n, c);
         const hf_value *v = hf_model_find(m, word);
         if (v ? hf_value_number(v, &x) : hf_read_number(word, &x))
@@ -131,6 +158,7 @@ bool hf_next_dim(const hf_model *m, const char **shape, int64_t *known, const ch
                  int *n_open)
 {
     const char *c = *shape + strspn(*shape, " ");
+    bool divides = false;
     *known = 1;
     *open = NULL;
     *n_open = 0;
@@ -140,15 +168,19 @@ bool hf_next_dim(const hf_model *m, const char **shape, int64_t *known, const ch
         double x;
         bool is_known;
         size_t n = read_factor(m, c, &x, &is_known);
-        if (is_known) {
+        if (is_known && divides) {
+            *known = x >= 1 && x < 1e9 ? *known / (int64_t)x : 0;
+        } else if (is_known) {
             *known *= x >= 0 && x < 1e9 ? (int64_t)x : 0;
             *known = *known < INT64_C(1) << 40 ? *known : INT64_C(1) << 40;
         } else {
             *open = c;
-            ++*n_open;
+            *n_open += divides ? 2 : 1; /* a size says nothing of what it is divided by */
         }
         c += n;
-        c += *c == '*';
+        divides = *c == '/';
+        *n_open += divides && *n_open;
+        c += *c == '*' || *c == '/';
     }
     *shape = c;
     return true;
@@ -182,6 +214,13 @@ static hf_tensor *push(hf_map *map)
 static bool is_of_block(const weft_hf_tensor *row)
 {
     return row->name && strstr(row->name, "{l}");
+}
+
+/* Of the same blocks as the row before it? */
+static bool goes_on(const weft_hf_tensor *row)
+{
+    const char *blocks = row->blocks ? row->blocks : "", *before = row[-1].blocks;
+    return is_of_block(row) && strcmp(blocks, before ? before : "") == 0;
 }
 
 bool hf_is_of_layer(const hf_model *m, const weft_hf_tensor *row, int64_t layer)
@@ -269,12 +308,12 @@ static weft_status check_twice(const hf_model *m, const hf_map *map, weft_error 
 
 weft_status hf_map_create(const hf_model *m, hf_map *map, weft_error *err)
 {
-    const int64_t layers = hf_model_int(m, m->form->layers);
     weft_status s = WEFT_OK;
     *map = (hf_map){0};
     for (const weft_hf_tensor *row = m->form->tensors; (row->name || row->file) && !s;) {
         const weft_hf_tensor *end = row + 1;
-        while (is_of_block(row) && is_of_block(end))
+        const int64_t layers = hf_model_int(m, row->blocks ? row->blocks : m->form->layers);
+        while (is_of_block(row) && goes_on(end))
             end++;
         for (int64_t l = is_of_block(row) ? 0 : -1; l < (is_of_block(row) ? layers : 0); l++)
             for (const weft_hf_tensor *r = row; r < end && !s; r++)

@@ -144,12 +144,50 @@ int64_t hf_model_int(const hf_model *m, const char *key)
     return v && hf_value_number(v, &x) && fabs(x) < 9e18 ? (int64_t)x : 0;
 }
 
+static int64_t get_int(const void *model, const char *key)
+{
+    return hf_model_int(model, key);
+}
+
+void hf_model_list(const hf_model *m, const hf_value *v, char text[512])
+{
+    size_t used = 0;
+    char *end = NULL;
+    text[0] = '\0';
+    for (const char *c = v->text; *(c += strspn(c, " \n")) && used < 480; c = end) {
+        const long long x = strtoll(c, &end, 10);
+        if (end == c)
+            break;
+        used += (size_t)snprintf(text + used, 512 - used, "%s%lld", used ? " " : "", x);
+    }
+    if (!used && m->form->derive)
+        m->form->derive(v->param->name, get_int, m, text);
+}
+
+double hf_model_operand(const hf_model *m, const weft_hf_key *keys, const weft_hf_key *below,
+                        const char *word, size_t n)
+{
+    double x;
+    char text[64];
+    snprintf(text, sizeof text, "%.*s", (int)n, word);
+    if (hf_read_number(text, &x))
+        return x;
+    for (const weft_hf_key *k = keys; k < below; k++) {
+        const hf_value *v = k->key && strcmp(k->name, text) == 0 ? hf_model_find(m, k->key) : NULL;
+        if (v && hf_value_number(v, &x))
+            return x;
+    }
+    return NAN;
+}
+
 /* ---- tables ---- */
 
 void hf_plugin_of(const char *type, char plugin[64])
 {
-    static const char *const others[][2] = {
-        {"llama", "llama3"}, {"qwen3_moe", "qwen3"}, {"deepseek_v3", "deepseek3"}};
+    static const char *const others[][2] = {{"llama", "llama3"},
+                                            {"qwen3_moe", "qwen3"},
+                                            {"deepseek_v3", "deepseek3"},
+                                            {"FluxTransformer2DModel", "flux"}};
     snprintf(plugin, 64, "%s", type);
     for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
         if (strcmp(type, others[i][0]) == 0)

@@ -50,6 +50,8 @@ json_t *hf_settings_json(const hf_model *m)
                                      json_string(m->values[i].text)) == 0 &&
                  ok;
     snprintf(seq_len, sizeof seq_len, "%lld", (long long)seq_len_of(m));
+    if (ok && m->form->data)
+        return json_pack("{s:o, s:{s:s}}", m->table->plugin, keys, "train", "steps", "1");
     if (ok) /* an INI without steps is none */
         return json_pack("{s:o, s:{s:s, s:s}}", m->table->plugin, keys, "train", "steps", "1",
                          "seq_len", seq_len);
@@ -109,7 +111,8 @@ weft_status hf_settings_minimal(const char *folder, const weft_finder *plugins, 
     add_notes(&m, ini);
     add_model(&m, ini);
     weft_text_print(ini, "%s    hf\n\n[train]\n", tokenizer ? "    text\n" : "");
-    weft_text_print(ini, "seq_len = %lld\n\n", (long long)seq_len_of(&m));
+    if (!m.form->diffusers)
+        weft_text_print(ini, "seq_len = %lld\n\n", (long long)seq_len_of(&m));
     hf_settings_section(&m, ini);
     weft_text_add(ini, "\n[hf]\n");
     s = add_path(ini, "load", folder, NULL, err);
@@ -131,26 +134,34 @@ weft_status hf_settings_train(const char *folder, const hf_tables *tables, weft_
     bool tokenizer = hf_has_file(folder, "tokenizer.json");
     add_notes(&m, ini);
     add_model(&m, ini);
-    weft_text_add(ini, "    text                ; the data\n"
-                       "    hf                  ; where the parameters begin\n"
+    weft_text_print(ini, "    %-20s; the data\n", m.form->data ? m.form->data : "text");
+    weft_text_add(ini, "    hf                  ; where the parameters begin\n"
                        "    cpu\n"
                        "    bf16                ; activations and weight copies in bf16\n"
                        "    adamw\n"
                        "    metrics\n"
                        "    ckpt                ; saves and resumes\n"
                        "dir = runs/finetune\n\n[train]\nsteps = 1000\n");
-    weft_text_print(ini, "seq_len = %lld\n", (long long)seq_len_of(&m));
-    weft_text_print(ini, "global_batch = 8        ; samples a step: %lld tokens\n\n",
-                    (long long)(8 * seq_len_of(&m)));
+    if (m.form->data)
+        weft_text_add(ini, "global_batch = 8        ; samples a step\n\n");
+    else
+        weft_text_print(ini,
+                        "seq_len = %lld\n"
+                        "global_batch = 8        ; samples a step: %lld tokens\n\n",
+                        (long long)seq_len_of(&m), (long long)(8 * seq_len_of(&m)));
     hf_settings_section(&m, ini);
     weft_text_add(ini, "\n[hf]\n");
     s = add_path(ini, "load", folder, NULL, err);
-    weft_text_add(ini, "\n[text]\npath = train.txt        ; your text\n");
-    if (tokenizer) {
+    weft_text_print(ini, "\n[%s]\n", m.form->data ? m.form->data : "text");
+    if (m.form->data) {
+        weft_text_add(ini, "path = train            ; your files\n");
+    } else if (tokenizer) {
+        weft_text_add(ini, "path = train.txt        ; your text\n");
         s = s ? s : add_path(ini, "tokenizer", folder, "tokenizer.json", err);
         s = s ? s : hf_tokens_settings(folder, &m, ini, err);
     } else
-        weft_text_add(ini, "; the folder has no tokenizer.json: name the model's tokenizer here, "
+        weft_text_add(ini, "path = train.txt        ; your text\n"
+                           "; the folder has no tokenizer.json: name the model's tokenizer here, "
                            "or the ids will mean something else\n;tokenizer =\n");
     weft_text_add(
         ini, "\n[adamw]\nlr = 2e-5\nwarmup_steps = 50\nlr_decay = cosine\nmin_lr_factor = 0.1\n");

@@ -103,7 +103,7 @@ static const weft_stored *stored(const reading *r, const weft_hf_tensor *row)
 static bool solve_dim(const reading *r, const char *open, int64_t known, int64_t size)
 {
     char key[64];
-    snprintf(key, sizeof key, "%.*s", (int)strcspn(open, "* "), open);
+    snprintf(key, sizeof key, "%.*s", (int)strcspn(open, "*/ "), open);
     hf_value *v = hf_model_find(r->m, key);
     if (!v || known < 1 || size % known)
         return false;
@@ -138,7 +138,8 @@ static bool solve_switch(const reading *r, const weft_hf_tensor *row)
 /* How many blocks have a tensor of this row. */
 static bool solve_layers(const reading *r, const weft_hf_tensor *row)
 {
-    hf_value *v = r->m->form->layers ? hf_model_find(r->m, r->m->form->layers) : NULL;
+    const char *key = row->blocks ? row->blocks : r->m->form->layers;
+    hf_value *v = key ? hf_model_find(r->m, key) : NULL;
     char name[HF_NAME];
     int64_t n = 0;
     if (!v || !is_open(v) || row->when || row->unless || row->from || row->until || row->every ||

@@ -50,9 +50,9 @@ static int count_dims(check *c, const weft_hf_tensor *row)
 {
     int n = 0;
     for (const char *w = row->shape ? row->shape : ""; *(w += strspn(w, " "));) {
-        for (; *w && *w != ' '; w += strspn(w, "*+()")) {
+        for (; *w && *w != ' '; w += strspn(w, "*/+()")) {
             w += *w == '(';
-            size_t length = strcspn(w, "*+() ");
+            size_t length = strcspn(w, "*/+() ");
             if (length != strspn(w, "0123456789") && !find_param(c, w, length))
                 complain(c,
                          "'%s' is [%s], but '%.*s' is neither a key of the plugin's nor a number",
@@ -103,13 +103,14 @@ static void check_tensor(check *c, const weft_hf_tensor *row)
     if ((strstr(row->name, "{l}") != NULL) != (strstr(file_of(row), "{l}") != NULL))
         complain(c, "'%s' and '%s': one is of each block, the other is not", row->name,
                  file_of(row));
-    if (strstr(row->name, "{l}") && !c->form->layers)
+    if (strstr(row->name, "{l}") && !c->form->layers && !row->blocks)
         complain(c, "'%s' is of each block, but no key says how many there are", row->name);
     check_parts(c, row, n);
     check_key(c, row->name, row->when);
     check_key(c, row->name, row->unless);
     check_key(c, row->name, row->from);
     check_key(c, row->name, row->until);
+    check_key(c, row->name, row->blocks);
     check_key(c, row->name, row->every);
     check_key(c, row->name, row->except);
 }

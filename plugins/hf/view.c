@@ -3,6 +3,7 @@
  * config.json describes, no more, no fewer. */
 #include "hf.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -96,15 +97,18 @@ static weft_status open_indexed(hf_view *v, const char *folder, const char *inde
 
 static weft_status open_files(hf_view *v, const char *folder, weft_error *err)
 {
-    static const char *const single[] = {"model.safetensors"};
-    if (hf_has_file(folder, "model.safetensors.index.json")) {
-        char *index = weft_format("%s/model.safetensors.index.json", folder);
-        weft_status s = index ? open_indexed(v, folder, index, err) : weft_fail_memory(err);
-        weft_free(index);
+    char single[64], index[96];
+    const char *const singles[] = {single};
+    snprintf(single, sizeof single, "%s.safetensors", hf_files_stem(&v->model));
+    snprintf(index, sizeof index, "%s.index.json", single);
+    if (hf_has_file(folder, index)) {
+        char *path = weft_format("%s/%s", folder, index);
+        weft_status s = path ? open_indexed(v, folder, path, err) : weft_fail_memory(err);
+        weft_free(path);
         return s;
     }
-    if (hf_has_file(folder, single[0]))
-        return weft_folder_open_files(weft_io_system(), folder, single, 1, &v->folder, err);
+    if (hf_has_file(folder, single))
+        return weft_folder_open_files(weft_io_system(), folder, singles, 1, &v->folder, err);
     if (hf_has_file(folder, "pytorch_model.bin") ||
         hf_has_file(folder, "pytorch_model.bin.index.json"))
         return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
@@ -118,8 +122,8 @@ static weft_status open_files(hf_view *v, const char *folder, weft_error *err)
                          "%s: holds Meta's own files (consolidated.*), whose q and k are in "
                          "another order; take the Hugging Face files, *.safetensors",
                          folder);
-    return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
-                     "%s: has neither model.safetensors nor model.safetensors.index.json", folder);
+    return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE, "%s: has neither %s nor %s", folder, single,
+                     index);
 }
 
 /* ---- tensors ---- */
@@ -182,7 +186,7 @@ static weft_status wrong_shape(const hf_view *v, const weft_stored *t, const hf_
 {
     weft_text text = {0};
     int64_t size[WEFT_MAX_DIMS];
-    int n = hf_file_shape(want, size);
+    int n = hf_file_shape(&v->model, want, size);
     weft_text_print(&text, "'%s' is ", t->name);
     hf_print_shape(&text, t->size, t->n_dims);
     weft_text_add(&text, "; config.json says ");
@@ -201,7 +205,7 @@ static weft_status is_missing(const hf_view *v, int i, int64_t x, const char *fo
     weft_text text = {0};
     int64_t size[WEFT_MAX_DIMS];
     hf_file_name(&v->map.list[i], x, name);
-    hf_print_shape(&text, size, hf_file_shape(&v->map.list[i], size));
+    hf_print_shape(&text, size, hf_file_shape(&v->model, &v->map.list[i], size));
     weft_status s = weft_fail(err, WEFT_ERR_INPUT, ((weft_where){folder, 0}),
                               "tensor '%s' is missing; the plugin %s has it as %s", name,
                               v->model.table->plugin, weft_text_get(&text));
@@ -213,7 +217,7 @@ static weft_status check_stored(const hf_view *v, const hf_tensor *want, const w
                                 const char *folder, weft_error *err)
 {
     int64_t size[WEFT_MAX_DIMS];
-    const int n = hf_file_shape(want, size);
+    const int n = hf_file_shape(&v->model, want, size);
     bool fits = t->n_dims == n;
     for (int d = 0; d < n && fits; d++)
         fits = t->size[d] == size[d];
@@ -376,7 +380,7 @@ weft_status hf_view_read(hf_view *v, int i, const int64_t *lo, const int64_t *si
     int64_t at[WEFT_MAX_DIMS] = {0}, count = (int64_t)weft_dtype_size(dtype);
     weft_status s = WEFT_OK;
     for (int d = 0; d < t->n_dims; d++) {
-        at[d] = lo[d] + (hf_parts(t) > 1 && d == t->row->along ? t->row->part * t->size[d] : 0);
+        at[d] = lo[d] + (hf_parts(t) > 1 && d == t->row->along ? hf_part_begin(&v->model, t) : 0);
         count *= d < stacked ? 1 : size[d];
     }
     for (int64_t k = 0; k < (stacked ? size[0] : 1) && !s; k++) {

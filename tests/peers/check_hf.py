@@ -214,6 +214,9 @@ CARD = """
 
 def write_page(cards):
     version = subprocess.run([WEFT, "--version"], capture_output=True, text=True).stdout.split("\n")[0]
+    head = "\n# What was compared with diffusers\n"  # check_diffusers.py's part
+    with open(PAGE) as f:
+        rest = f.read().partition(head)
     with open(PAGE, "w") as f:
         f.write("<!-- SPDX-License-Identifier: Apache-2.0 -->\n# What was compared with Transformers\n\n"
                 "Written by `tests/peers/check_hf.py build/weft docs/verified.md`, which fails where anything below does not hold.\n\n"
@@ -221,6 +224,7 @@ def write_page(cards):
         for name, found in cards.items():
             stacked = "; a folder whose experts lie together gives the same" if found["stacked"] else ""
             f.write(CARD.format(**found | {"name": name, "seq": SEQ, "stacked": stacked}))
+        f.write(rest[1] + rest[2])
 
 
 def main():
