@@ -772,8 +772,8 @@ check-valgrind: all
 	WEFT_TEST_LIMIT=28800 $(MAKE) $(AM_MAKEFLAGS) check TESTS='$(check_PROGRAMS)' \
 	    LOG_COMPILER='$(LIBTOOL) --mode=execute valgrind $(valgrind_flags)'
 
-# What others' own tools make of our files. By hand: make check-peers PEER_PYTHON=a Python that
-# has torch, transformers, diffusers, safetensors, tokenizers, tiktoken, tensorboard and prometheus_client.
+# What others' own tools make of our files. By hand: make check-peers PEER_PYTHON=a Python that has
+# torch, transformers, diffusers, safetensors, tokenizers, tiktoken, tensorboard, prometheus_client.
 EXTRA_PROGRAMS += tests/peers/dcp
 EXTRA_DIST += tests/peers/check_ckpt.py tests/peers/check_dcp.py tests/peers/check_diffusers.py \
 	tests/peers/check_figures.py tests/peers/check_generate.py tests/peers/check_hf.py \

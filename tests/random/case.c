@@ -32,11 +32,19 @@ bool random_lists(const random_case *c, unsigned run, const char *plugin)
 
 const char *random_model(const random_case *c)
 {
-    static const char *const names[] = {"llama3", "gpt2", "mixtral", "qwen3", "deepseek3"};
+    static const char *const names[] = {"llama3", "gpt2", "mixtral", "qwen3", "deepseek3", "flux"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (random_lists(c, RANDOM_ONE, names[i]))
             return names[i];
     return "";
+}
+
+int random_layers(const random_case *c)
+{
+    const char *model = random_model(c);
+    return strcmp(model, "flux") == 0 ? random_number(c, RANDOM_ONE, model, "n_double", 1) +
+                                            random_number(c, RANDOM_ONE, model, "n_single", 1)
+                                      : random_number(c, RANDOM_ONE, model, "n_layers", 2);
 }
 
 int random_ranks(const random_case *c, unsigned run)

@@ -15,12 +15,13 @@ enum { MOST_STEPS = 8, MOST_TEXT = 4096, MOST_DIMS = 6 };
 /* As docs/oracle.md has it; steps behind the first part further. */
 double random_bound(const random_case *c, int step)
 {
-    const char *dtype = random_get(c, RANDOM_ONE, "train", "dtype"), *model = random_model(c);
+    const char *dtype = random_get(c, RANDOM_ONE, "train", "dtype");
     bool wide = strcmp(dtype, "f64") == 0, half = random_lists(c, RANDOM_ONE, "bf16");
     if (!wide && random_lists(c, RANDOM_ONE, "float8"))
         return INFINITY; /* depends on what rounds to its other neighbour, which the oracle knows */
-    double blocks = random_number(c, RANDOM_ONE, model, "n_layers", 1),
-           tokens = random_number(c, RANDOM_ONE, "train", "seq_len", 1) *
+    double blocks = random_layers(c),
+           tokens = random_number(c, RANDOM_ONE, "train", "seq_len",
+                                  2 * random_number(c, RANDOM_ONE, "flux", "text", 1)) *
                     random_number(c, RANDOM_ONE, "train", "global_batch", 1),
            eps = ldexp(1, wide ? -53 : -24), activations = half ? ldexp(1, -8) : eps;
     double bound = 4 * (activations * sqrt(10 * (blocks + 1)) + eps * sqrt(tokens));

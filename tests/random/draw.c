@@ -14,6 +14,7 @@ typedef struct drawing {
     uint64_t state;
     random_case *c;
     bool low, eighth; /* bf16; float8 */
+    bool text;        /* is what it learns */
 } drawing;
 
 /* SplitMix64 */
@@ -201,6 +202,41 @@ static void draw_deepseek3(drawing *d)
         set(d, RANDOM_ALL, name, "yarn", "", "yes");
 }
 
+/* As many tokens of text as places of the image, in files that random_runs.c writes. */
+static void draw_flux(drawing *d)
+{
+    const int heads = pick_number(d, "1 2 2 3 4 4 6"), size = pick_number(d, "4 12");
+    list(d, "diffusion", RANDOM_ALL, true);
+    list(d, "flux", RANDOM_ALL, true);
+    set(d, RANDOM_ALL, "flux", "dim", NULL, "%d", heads * pick_number(d, "2 4 6 8 16"));
+    set(d, RANDOM_ALL, "flux", "n_heads", NULL, "%d", heads);
+    set(d, RANDOM_ALL, "flux", "n_double", "1", "%d", pick_number(d, "1 1 2 3"));
+    set(d, RANDOM_ALL, "flux", "n_single", "1", "%d", pick_number(d, "1 1 2 3"));
+    set(d, RANDOM_ALL, "flux", "text", NULL, "%d", size);
+    set(d, RANDOM_ALL, "flux", "image", NULL, "%d", size == 4 ? 32 : 64);
+    set(d, RANDOM_ALL, "flux", "image_width", NULL, "%d", size == 4 ? 32 : 48);
+    set(d, RANDOM_ALL, "flux", "channels", NULL, "2");
+    set(d, RANDOM_ALL, "flux", "t5_dim", NULL, "5");
+    set(d, RANDOM_ALL, "flux", "clip_dim", NULL, "3");
+    maybe(d, RANDOM_ALL, "flux", "timestep", "uniform logit_normal");
+    if (below(d, 2))
+        set(d, RANDOM_ALL, "flux", "guidance", "", "yes");
+    maybe(d, RANDOM_ALL, "flux", "levels", "1 3 8");
+}
+
+static void draw_latents(drawing *d)
+{
+    const int size = random_number(d->c, RANDOM_ONE, "flux", "text", 4);
+    list(d, "latents", RANDOM_ALL, true);
+    set(d, RANDOM_ALL, "latents", "path", NULL, "pictures-%d.safetensors", size);
+    set(d, RANDOM_ALL, "latents", "validation", NULL, "%d", pick_number(d, "1 5 8"));
+    if (below(d, 2))
+        return;
+    set(d, RANDOM_ALL, "latents", "empty", NULL, "empty-%d.safetensors", size);
+    maybe(d, RANDOM_ALL, "latents", "drop_t5", "0.1 0.5 1");
+    maybe(d, RANDOM_ALL, "latents", "drop_clip", "0.1 0.5 1");
+}
+
 static void draw_float8(drawing *d)
 {
     list(d, "float8", RANDOM_ALL, false);
@@ -226,7 +262,7 @@ static void draw_float8(drawing *d)
 static void draw_precision(drawing *d)
 {
     d->low = one_in(d, 5);
-    d->eighth = one_in(d, d->low ? 8 : 3);
+    d->eighth = d->text && one_in(d, d->low ? 8 : 3);
     bool wide = !d->low && below(d, 8);
     set(d, RANDOM_ALL, "train", "dtype", "f64", wide ? "f64" : "f32");
     if (d->low)
@@ -247,7 +283,8 @@ static void draw_batches(drawing *d, int seq)
         divisor = 1 + below(d, global);
         other = global % divisor == 0 ? divisor : other;
     }
-    set(d, RANDOM_ALL, "train", "seq_len", "4", "%d", seq);
+    if (d->text)
+        set(d, RANDOM_ALL, "train", "seq_len", "4", "%d", seq);
     set(d, RANDOM_ALL, "train", "global_batch", "1", "%d", global);
     bool validates = below(d, 4) > 0, all = one_in(d, 2);
     if (validates) {
@@ -277,7 +314,7 @@ static void draw_data(drawing *d)
 
 static void draw_observers(drawing *d, int steps)
 {
-    if (below(d, 2)) {
+    if (d->text && below(d, 2)) {
         list(d, "sample", RANDOM_ALL, false);
         set(d, RANDOM_ALL, "sample", "every", NULL, "2");
         set(d, RANDOM_ALL, "sample", "temperature", NULL, "0");
@@ -291,7 +328,7 @@ static void draw_observers(drawing *d, int steps)
         list(d, "dump", RANDOM_ALL, false);
         for (int i = 1; i <= steps; i++)
             set(d, RANDOM_ALL, "dump", "steps", i == 1 ? NULL : "", "%d", i);
-        if (one_in(d, 4))
+        if (d->text && one_in(d, 4))
             set(d, RANDOM_ALL, "dump", "what", "", "parameters gradients tokens logits");
     }
     list(d, "metrics", RANDOM_ALL, true);
@@ -365,7 +402,7 @@ static void draw_schedule(drawing *d, mesh *m, int stages)
 
 static void draw_pp(drawing *d, mesh *m)
 {
-    int layers = random_number(d->c, RANDOM_MANY, random_model(d->c), "n_layers", 2);
+    int layers = random_layers(d->c);
     int degree = draw_degree(d, m, "pp", "degree", "pp");
     if (degree == 1)
         return;
@@ -529,11 +566,11 @@ static void draw_mesh(drawing *d, unsigned run)
         draw_over(d, &m, model, experts);
     draw_ac(d, &m);
     draw_order(d, &m);
-    if (one_in(d, 5))
+    if (d->text && one_in(d, 5))
         draw_rules(d, &m);
     bool head = random_get(d->c, run, "float8", "head") != NULL,
          few = random_number(d->c, run, "train", "seq_len", 0) < 100;
-    if (one_in(d, 3) || head)
+    if (d->text && (one_in(d, 3) || head))
         set(d, run, "train", "loss_chunk", "", "%d",
             pick_number(d, head && few ? "1 1 8"
                            : few       ? "1 3 8 16"
@@ -561,7 +598,8 @@ static bool comes_behind(const char *name, const char *other)
 static void shuffle(drawing *d)
 {
     random_plugin *p = d->c->plugins;
-    const int stay = random_lists(d->c, RANDOM_ONE, "moe") ? 2 : 1; /* the model, behind moe */
+    const int stay =
+        strcmp(p[1].name, random_model(d->c)) == 0 ? 2 : 1; /* the model, behind what it needs */
     for (int i = d->c->n_plugins - 1; i > stay; i--) {
         int k = stay + below(d, i - stay + 1);
         random_plugin held = p[i];
@@ -587,14 +625,16 @@ static void draw_checks(drawing *d)
 
 void random_draw(uint64_t seed, random_case *c)
 {
-    drawing d = {.state = seed, .c = c};
+    drawing d = {.state = seed, .c = c, .text = seed % 6 != 1};
     *c = (random_case){.seed = seed, .goes_on = false};
     bool large = one_in(&d, 20);
     int seq = large ? pick_number(&d, "130 257") : pick_number(&d, "4 8 9 10 16 33 62 64");
     int steps = pick_number(&d, "2 3 4");
     c->goes_on = one_in(&d, 3);
     steps = c->goes_on ? 4 : steps;
-    if (seed % 7 == 3)
+    if (!d.text)
+        draw_flux(&d);
+    else if (seed % 7 == 3)
         draw_deepseek3(&d);
     else if (seed % 5 == 0)
         draw_experts(&d);
@@ -606,7 +646,10 @@ void random_draw(uint64_t seed, random_case *c)
     set(&d, RANDOM_ALL, "train", "seed", "", "%d", below(&d, 100000));
     draw_precision(&d);
     draw_batches(&d, seq);
-    draw_data(&d);
+    if (d.text)
+        draw_data(&d);
+    else
+        draw_latents(&d);
     list(&d, "cpu", RANDOM_ALL, true);
     list(&d, "adamw", RANDOM_ALL, true);
     set(&d, RANDOM_ALL, "adamw", "eps", NULL, "1e-3"); /* rounding of tiny gradients stays small */

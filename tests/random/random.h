@@ -51,6 +51,8 @@ int random_number(const random_case *c, unsigned run, const char *section, const
 bool random_lists(const random_case *c, unsigned run, const char *plugin);
 /* The plugin that is the model. */
 const char *random_model(const random_case *c);
+/* Its blocks. */
+int random_layers(const random_case *c);
 int random_ranks(const random_case *c, unsigned run);
 /* The INI of a run. bare: without the plugins that watch and write. */
 void random_print(const random_case *c, unsigned run, bool bare, weft_text *out);

@@ -41,6 +41,48 @@ static bool write_texts(void)
     return written;
 }
 
+/* A tensor of numbers between -1 and 1, and where the next begins. */
+static int describe(char *out, size_t room, const char *name, const char *shape, long count,
+                    long *at)
+{
+    const int n =
+        snprintf(out, room, ",\"%s\":{\"dtype\":\"F32\",\"shape\":[%s],\"data_offsets\":[%ld,%ld]}",
+                 name, shape, *at, *at + 4 * count);
+    *at += 4 * count;
+    return n;
+}
+
+/* Latents and embeddings of `samples` pictures with as many tokens as places; 0: the empty text's
+ * embeddings alone. */
+static bool write_pictures(int samples, int size)
+{
+    char path[64], shape[64], head[1024];
+    const int rows = size == 4 ? 4 : 8, columns = size == 4 ? 4 : 6, n = samples ? samples : 1;
+    long at = 0;
+    size_t used = 0;
+    snprintf(path, sizeof path, "%s-%d.safetensors", samples ? "pictures" : "empty", size);
+    if (samples) {
+        snprintf(shape, sizeof shape, "%d,2,%d,%d", n, rows, columns);
+        used += (size_t)describe(head, sizeof head, "latents", shape, 2L * n * rows * columns, &at);
+    }
+    snprintf(shape, sizeof shape, "%d,%d,5", n, size);
+    used += (size_t)describe(head + used, sizeof head - used, "t5", shape, 5L * n * size, &at);
+    snprintf(shape, sizeof shape, "%d,3", n);
+    used += (size_t)describe(head + used, sizeof head - used, "clip", shape, 3L * n, &at);
+    head[0] = '{';
+    head[used++] = '}';
+    FILE *file = fopen(path, "wb");
+    const uint64_t length = used;
+    bool good = file && fwrite(&length, 8, 1, file) == 1 && fwrite(head, 1, used, file) == used;
+    uint32_t state = (uint32_t)size + (samples ? 0 : 7);
+    for (long i = 0; i < at / 4 && good; i++) {
+        state = state * 1664525u + 1013904223u;
+        const float x = (float)(state >> 8) / 8388608.0f - 1;
+        good = fwrite(&x, 4, 1, file) == 1;
+    }
+    return file && fclose(file) == 0 && good;
+}
+
 static void comment(const char *text)
 {
     while (*text) {
@@ -162,7 +204,8 @@ int main(void)
     snprintf(folder, sizeof folder, "%s/weft-random-XXXXXX", temporary ? temporary : "/tmp");
     if (!mkdtemp(folder) || setenv("XDG_CACHE_HOME", folder, 1) || setenv("HOME", folder, 1) ||
         setenv("LC_ALL", "C", 1) || setenv("NO_COLOR", "1", 1) || !find_plugins() ||
-        chdir(folder) || !write_texts()) {
+        chdir(folder) || !write_texts() || !write_pictures(40, 4) || !write_pictures(0, 4) ||
+        !write_pictures(40, 12) || !write_pictures(0, 12)) {
         printf("Bail out! The folder %s cannot be made, or WEFT_TEST_FIXTURES names none.\n",
                folder);
         return 99;
