@@ -118,11 +118,12 @@ static bool element_wise(const job *j)
     return true;
 }
 
-/* Rounding shares is not rounding the sum. */
-static bool narrows(const job *j)
+/* Rounding shares is not rounding the sum. What is no sum yet, a bias, joins one share. */
+static bool narrows(const job *j, int axis)
 {
     for (int i = 0; i < j->n->n_ins; i++)
-        if (weft_dtype_is_float(j->n->ins[i]->dtype) &&
+        if (weft_layout_open(j->n->ins[i]->layout, axis) &&
+            weft_dtype_is_float(j->n->ins[i]->dtype) &&
             weft_dtype_size(j->n->outs[0]->dtype) < weft_dtype_size(j->n->ins[i]->dtype))
             return true;
     return false;
@@ -248,7 +249,7 @@ static int candidates(const job *j, int axis, role list[MAX_CANDIDATES])
             n = add_candidate(list, n, r);
     }
     n = add_candidate(list, n, (role){.kind = ROLE_WHOLE});
-    for (int k = 0; k < j->rule.n_groups && !narrows(j); k++)
+    for (int k = 0; k < j->rule.n_groups && !narrows(j, axis); k++)
         if (group_is_open(j, axis, k))
             n = add_candidate(list, n, (role){.kind = ROLE_OPEN, .group = k});
     if ((j->n->op->flags & WEFT_OP_MONOTONE) && j->n->n_ins &&
@@ -291,9 +292,9 @@ static uint64_t find_apart(const job *j, int axis, int *first, bool *one)
     return apart;
 }
 
-static int find_group(const job *j, uint64_t operands)
+static int find_group(const job *j, int axis, uint64_t operands)
 {
-    for (int k = 0; k < j->rule.n_groups && !narrows(j); k++)
+    for (int k = 0; k < j->rule.n_groups && !narrows(j, axis); k++)
         if (j->rule.group[k] == operands)
             return k;
     return -1;
@@ -314,7 +315,7 @@ static role find_stage(const job *j, int axis)
         return (role){.kind = ROLE_WHOLE};
     if (one)
         return (role){.kind = ROLE_AT, .at = at};
-    int group = find_group(j, apart);
+    int group = find_group(j, axis, apart);
     bool forward = j->n->scope == WEFT_MICRO_BATCH && j->n->phase == WEFT_FORWARD;
     if (group >= 0 && (!forward || j->n->outs[0]->n_dims == 0))
         return (role){.kind = ROLE_OPEN, .group = group};
