@@ -61,6 +61,7 @@ void adamw_rate(void *self_, weft_graph *g)
     weft_set_int(g, lr, "total", s->total);
     weft_set_text(g, lr, "shape", adamw_shape_name(s->shape));
     weft_set_real(g, lr, "weight_decay", weft_params_real(self->host->params, "weight_decay"));
+    weft_set_int(g, lr, "decay_all", weft_params_is(self->host->params, "decay", "all"));
     weft_set_real(g, lr, "max_norm", weft_params_real(self->host->params, "max_norm"));
 }
 

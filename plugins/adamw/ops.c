@@ -94,7 +94,7 @@ static const weft_op op_lr_schedule = {
     .name = "lr_schedule",
     .summary = "learning rate of a step, counted from 1",
     .rule = "->",
-    .attrs = "lr, min_factor, warmup, decay, total, shape, weight_decay, max_norm",
+    .attrs = "lr, min_factor, warmup, decay, total, shape, weight_decay, decay_all, max_norm",
     .flags = WEFT_OP_STAT,
     .plain = lr_schedule_plain,
 };

@@ -18,6 +18,7 @@ typedef struct plan {
     weft_graph *g;
     weft_value *clip, *lr;
     double weight_decay;
+    bool decays_all; /* what models leave out of weight decay, too */
     const char *dtype;
     weft_axes stages;  /* the axis of a pipeline, whose ranks share nothing */
     int64_t ranks, at; /* that share the matrices of a stage; which stage's */
@@ -74,6 +75,7 @@ static weft_status share(plan *p, weft_error *err)
     p->weight_decay = weft_params_is(p->keys, "weight_decay", "auto")
                           ? (lr ? weft_node_real(lr->node, "weight_decay") : 0)
                           : weft_params_real(p->keys, "weight_decay");
+    p->decays_all = lr && weft_node_int(lr->node, "decay_all");
     p->clip = weft_gradient_clip(p->g, lr ? weft_node_real(lr->node, "max_norm") : 0);
     if (!lr)
         return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
@@ -247,8 +249,8 @@ static weft_status update_stack(const plan *p, weft_value **list, const muon_slo
     for (int i = 0; i < n; i++) {
         weft_graph_set_block(p->g, list[i]->node->block);
         weft_value *moved = weft_add3(p->g, "muon_update", NULL, list[i], parts[i], p->lr);
-        weft_set_real(p->g, moved, "weight_decay",
-                      weft_get_mark(list[i]->node, WEFT_MARK_NO_DECAY) ? 0 : p->weight_decay);
+        const bool left = weft_get_mark(list[i]->node, WEFT_MARK_NO_DECAY) && !p->decays_all;
+        weft_set_real(p->g, moved, "weight_decay", left ? 0 : p->weight_decay);
         weft_set_int(p->g, moved, "original", weft_params_is(p->keys, "scale", "original"));
         weft_set_update(p->g, list[i], moved);
     }
