@@ -392,17 +392,6 @@ static weft_status launch_turn(const weft_call *call, weft_error *err)
     return WEFT_OK;
 }
 
-/* Each number costs much and depends on its own place alone. */
-static weft_status launch_draw_noise(const weft_call *call, weft_error *err)
-{
-    const int64_t n = weft_tensor_count(&call->outs[0]), blocks = (n + BLOCK - 1) / BLOCK;
-    (void)err;
-#pragma omp parallel for schedule(static) num_threads(threads_of(call, 32 * n))
-    for (int64_t b = 0; b < blocks; b++)
-        diffusion_draw_noise_of(call, b * BLOCK, least((b + 1) * BLOCK, n));
-    return WEFT_OK;
-}
-
 #define KERNEL(op_, types_, launch_)                                                               \
     {                                                                                              \
         .op = #op_, .device = "cpu", .name = #op_ "_rows", .priority = 10, .accumulates = true,    \
@@ -429,11 +418,6 @@ const weft_kernel diffusion_kernels[] = {
     KERNEL(gate_add, "h>h", launch_gate),
     KERNEL(gate, "h>h", launch_gate),
     KERNEL(gate_dm, "h>h", launch_gate_dm),
-    {.op = "draw_noise",
-     .device = "cpu",
-     .name = "draw_noise_threads",
-     .priority = 10,
-     .launch = launch_draw_noise},
     TURNS(interleave),
     TURNS(separate),
     TURNS(take_image),

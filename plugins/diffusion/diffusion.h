@@ -45,9 +45,6 @@ static inline int64_t diffusion_int(const weft_tensor *t, int64_t i)
     return t->dtype == WEFT_I32 ? ((const int32_t *)t->data)[i] : (int64_t)diffusion_get(t, i);
 }
 
-/* Elements of draw_noise. */
-void diffusion_draw_noise_of(const weft_call *call, int64_t begin, int64_t end);
-
 /* A result looks like this value. */
 static inline void diffusion_like(weft_value *out, const weft_value *v)
 {

@@ -7,12 +7,13 @@
 
 /* x [b s c], number [b], index [s] -> normal numbers like x. Element by element by the sample's
  * number and the place in it: of one that is not there they are 0. */
-void diffusion_draw_noise_of(const weft_call *call, int64_t begin, int64_t end)
+static weft_status draw_noise(const weft_call *call, weft_error *err)
 {
-    const weft_tensor *x = &call->ins[0];
+    const weft_tensor *x = &call->ins[0], *y = &call->outs[0];
     const uint64_t seed = (uint64_t)weft_call_int(call, "seed"), name = weft_hash_name("noise");
     const int64_t places = x->size[1], width = x->size[2];
-    for (int64_t i = begin; i < end; i++) {
+    (void)err;
+    for (int64_t i = 0; i < weft_tensor_count(y); i++) {
         const int64_t number = diffusion_int(&call->ins[1], i / width / places),
                       place = diffusion_int(&call->ins[2], i / width % places);
         const uint64_t element = (uint64_t)(place * x->whole[2] + x->lo[2] + i % width);
@@ -21,12 +22,6 @@ void diffusion_draw_noise_of(const weft_call *call, int64_t begin, int64_t end)
                                  : weft_normal_inverse(weft_random_uniform(
                                        seed, name + (uint64_t)number, element)));
     }
-}
-
-static weft_status draw_noise(const weft_call *call, weft_error *err)
-{
-    (void)err;
-    diffusion_draw_noise_of(call, 0, weft_tensor_count(&call->outs[0]));
     return WEFT_OK;
 }
 
