@@ -10,7 +10,8 @@ typedef struct deepseek3 {
     weft_decoder_sizes d;
     weft_experts e;
     weft_rope rope;
-    int64_t q_rank, kv_rank, nope, rope_dim, v, dense, shared;
+    int64_t q_rank, kv_rank, nope, rope_dim, v, dense, shared, depth;
+    double depth_weight;
     double mscale, mscale_all;
     double scale; /* of attention's scores */
     bool yarn;
@@ -97,6 +98,7 @@ static const weft_param params[] = {
     YARN("mscale_all", mscale_all, "1", 0, 1e3,
          "of scores (mscale_all_dim): times (1 + 0.1 mscale_all ln rope_factor)^2"),
     WEFT_DECODER_TIED(deepseek3, "no", "the head shares the embedding's weight"),
+    WEFT_DECODER_MTP(deepseek3, depth, depth_weight),
     {.name = NULL},
 };
 
@@ -231,6 +233,8 @@ static void build(void *self, weft_graph *g)
                             .feed_forward = feed_forward,
                             .attention = attention,
                             .rope = &m->rope,
+                            .depth = (int)m->depth,
+                            .depth_weight = m->depth_weight,
                             .self = m};
     weft_experts_dims(g, &m->e);
     weft_graph_dim(g, "heads", m->d.heads, m->nope + m->rope_dim);
