@@ -48,6 +48,7 @@ typedef struct weft_hf_tensor {
     const char *every, *except;
     bool others;
     bool other; /* where else a tensor of an earlier row may lie: read, never written */
+    bool exact; /* `convert --dtype bf16` leaves it f32 */
     /* Without a name: files have this parameter there once more, and so it is written; who reads
      * takes the parameter's own. NULL: it is never written. */
     const char *of;

@@ -279,7 +279,7 @@ static const weft_hf_tensor hf_tensors[] = {
     {HF_MLP "up_proj.weight", "ffn_dim dim", .until = "dense_layers"},
     {HF_MLP "down_proj.weight", "dim ffn_dim", .until = "dense_layers"},
     {HF_MLP "gate.weight", "n_experts dim", .from = "dense_layers"},
-    {HF_MLP "gate.e_score_correction_bias", "n_experts", .from = "dense_layers"},
+    {HF_MLP "gate.e_score_correction_bias", "n_experts", .from = "dense_layers", .exact = true},
     {HF_EXPERTS "gate_proj.weight", HF_UP, .file = HF_EXPERTS "{x}.gate_proj.weight",
      .from = "dense_layers"},
     {HF_EXPERTS "up_proj.weight", HF_UP, .file = HF_EXPERTS "{x}.up_proj.weight",

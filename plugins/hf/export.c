@@ -25,7 +25,7 @@ typedef struct exports {
 static weft_dtype dtype_of(const exports *x, const hf_tensor *t)
 {
     weft_dtype stored = weft_folder_find(x->from->folder, t->name)->dtype;
-    return x->o->dtype != WEFT_DTYPES ? x->o->dtype : stored == WEFT_DTYPES ? WEFT_F32 : stored;
+    return hf_dtype(t, x->o->dtype, stored == WEFT_DTYPES ? WEFT_F32 : stored);
 }
 
 static void add_piece(exports *x, int i, int64_t index)

@@ -114,6 +114,8 @@ typedef struct hf_map {
     int n, capacity;
 } hf_map;
 
+/* What it is stored as where the user wants `wanted`, WEFT_DTYPES: as it is. */
+weft_dtype hf_dtype(const hf_tensor *t, weft_dtype wanted, weft_dtype is);
 /* How many blocks, with those behind the last. */
 int64_t hf_model_blocks(const hf_model *m);
 /* Two names for one tensor are an error. Release map in every case. */

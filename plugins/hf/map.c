@@ -99,7 +99,13 @@ bool hf_is_ignored(const hf_model *m, const char *name)
     return false;
 }
 
-/* ---- shapes ---- */
+/* ---- types and shapes ---- */
+
+weft_dtype hf_dtype(const hf_tensor *t, weft_dtype wanted, weft_dtype is)
+{
+    const bool narrow = t->row->exact && wanted == WEFT_BF16;
+    return wanted == WEFT_DTYPES ? is : narrow && is != WEFT_BF16 ? WEFT_F32 : wanted;
+}
 
 int hf_parts(const hf_tensor *t)
 {

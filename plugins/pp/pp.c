@@ -147,9 +147,9 @@ static void destroy(void *self)
     pp_auto_destroy(self);
 }
 
-/* Values of no block, as the angles of positions, every stage has of its own, and nothing of them is
- * sent. What is made from inputs alone is made again where the backward reads it, too: the inputs
- * are there, and a stage keeps it for no micro-batch. */
+/* Values of no block, as the angles of positions, every stage has of its own, and nothing of them
+ * is sent. What is made from inputs alone is made again where the backward reads it, too: the
+ * inputs are there, and a stage keeps it for no micro-batch. */
 static void make_again(weft_graph *g)
 {
     for (weft_node *n = weft_graph_first(g); n; n = n->next) {
