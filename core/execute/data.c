@@ -173,7 +173,7 @@ typedef struct part {
     const weft_field *field;
     const weft_sample *sample; /* NULL: there is none */
     weft_tensor from, t;       /* the field in the sample, the input */
-    int64_t shift;             /* of labels */
+    int64_t shift;             /* places further on */
     int batch;                 /* the dim: 1 behind the step's micro-batches, else 0 */
     int64_t at;                /* of its first element, in the local tensor */
 } part;
@@ -208,13 +208,14 @@ bool weft_owns_row(const weft_lowered *l, int64_t micro, int64_t row)
     return false;
 }
 
-/* The label `shift` places behind place i; -1 where the sample or the document ends before. Whoever
- * holds a part of a sample is given whole ones, so no rank needs another's labels. */
-static int32_t label_behind(const weft_sample *s, int64_t seq_len, int64_t i, int64_t shift)
+/* What is `shift` places behind place i; -1 where the sample or the document ends before. Whoever
+ * holds a part of a sample is given whole ones, so no rank needs another's. */
+static double element_behind(const part *p, int64_t i)
 {
-    int64_t k = i + shift;
-    bool there = k < seq_len && (!s->segments || s->segments[k] == s->segments[i]);
-    return there ? s->labels[k] : -1;
+    const int32_t *segments = p->sample->segments;
+    const int64_t k = i + p->shift;
+    const bool there = k < weft_graph_seq_len(p->g) && (!segments || segments[k] == segments[i]);
+    return there ? weft_tensor_get(&p->from, k) : -1;
 }
 
 /* Element i of the sample, or what stands for it. */
@@ -222,12 +223,10 @@ static double element_of(const part *p, int64_t i)
 {
     const weft_sample *s = p->sample;
     if (!s)
-        return p->field->pad;
+        return p->shift ? -1 : p->field->pad;
     if (p->field == &weft_number_field)
         return s->number;
-    if (p->shift)
-        return label_behind(s, weft_graph_seq_len(p->g), i, p->shift);
-    return weft_tensor_get(&p->from, i);
+    return p->shift ? element_behind(p, i) : weft_tensor_get(&p->from, i);
 }
 
 /* From dim d on, row by row, into the places from k on; i: where the dims before it are in the

@@ -487,14 +487,29 @@ typedef struct weft_decoder_graph weft_decoder_graph;
 struct weft_decoder_graph {
     weft_graph *g;
     const weft_decoder_sizes *d;
-    weft_feed_forward *feed_forward;              /* NULL: swiglu */
-    weft_attention *attention;                    /* NULL: grouped-query, of sizes d */
-    const weft_rope *rope;                        /* NULL: that of whole heads of sizes d */
-    void (*heads)(const weft_decoder_graph *now); /* adds further heads; NULL: there are none */
+    weft_feed_forward *feed_forward; /* NULL: swiglu */
+    weft_attention *attention;       /* NULL: grouped-query, of sizes d */
+    const weft_rope *rope;           /* NULL: that of whole heads of sizes d */
+    int depth;                       /* modules that predict further tokens */
+    double depth_weight;             /* of their losses together */
     const void *self;
     weft_value *turn, *table, *head; /* angles, the weights of embedding and head */
-    weft_value *hidden;              /* that the head reads */
 };
+enum { WEFT_DECODER_DEPTH = 16 };
+
+/* Rows of a parameter table for depth and depth_weight. */
+#define WEFT_DECODER_MTP(self_, depth_, weight_)                                                   \
+    {.name = "mtp",                                                                                \
+     WEFT_INT(self_, depth_),                                                                      \
+     .value = "0",                                                                                 \
+     .min = 0,                                                                                     \
+     .max = WEFT_DECODER_DEPTH,                                                                    \
+     .help = "modules that predict further tokens than the next, one each (multi-token "           \
+             "prediction); only training has them"},                                               \
+    {                                                                                              \
+        .name = "mtp_weight", WEFT_REAL(self_, weight_), .value = "0.3", .min = 1e-6, .max = 1e6,  \
+        .help = "weight of the mean of their losses; that of the head's is 1"                      \
+    }
 
 /* x behind block l. */
 static inline weft_value *weft_decoder_block(const weft_decoder_graph *c, int64_t l, weft_value *x)
@@ -526,6 +541,73 @@ static inline void weft_decoder_dims(const weft_decoder_graph *c, int64_t n_voca
         weft_graph_dim(c->g, "head_dim", d->head_dim, 1);
     weft_graph_dim(c->g, "ffn", d->ffn, 1);
     weft_graph_dim(c->g, "vocab", n_vocab, 1);
+    if (c->depth > 0)
+        weft_graph_dim(c->g, "joined", d->dim, 1);
+}
+
+/* Module k of multi-token prediction, a block behind the last (DeepSeek-V3's report): from what the
+ * head reads of the depth before, and the embedding of the token k further on, what it reads at
+ * this one. The two are normed, and joined by a projection, which has a weight for each: from
+ * embed to `joined`, another name for it, for no weight has one dim twice. */
+static inline weft_value *weft_decoder_module(const weft_decoder_graph *c, int k, weft_value *x)
+{
+    weft_graph *g = c->g;
+    const double eps = c->d->norm_eps;
+    const weft_attr called_embed[] = {{.key = "width", .kind = WEFT_ATTR_INT, .i = 1},
+                                      {.key = "whole", .kind = WEFT_ATTR_INT, .i = 1},
+                                      {.key = "dim", .kind = WEFT_ATTR_TEXT, .text = "embed"}};
+    char ids[24];
+    snprintf(ids, sizeof ids, "ids+%d", k);
+    weft_value *e = weft_add2(g, "embedding", "e", weft_add_input(g, ids), c->table);
+    e = weft_block_norm(g, "ne", e, "enorm.weight", eps);
+    x = weft_block_norm(g, "nh", x, "hnorm.weight", eps);
+    e = weft_block_linear(g, "pe", e, "eh_proj.embedding.weight", "joined embed", 0.02);
+    x = weft_block_linear(g, "ph", x, "eh_proj.hidden.weight", "joined embed", 0.02);
+    e = weft_add2(g, "add", "p", e, x);
+    weft_add_full(g, "head_part", "x", 1, &e, 1, &x, called_embed, 3);
+    weft_set_role(g, x, "residual");
+    x = weft_decoder_block(c, c->d->layers + k - 1, x);
+    return weft_block_norm(g, "nf", x, "shared_head.norm.weight", eps);
+}
+
+static inline void weft_decoder_begin_block(weft_graph *g, int64_t l)
+{
+    weft_graph_set_block(g, (int)l);
+    weft_graph_set_prefix(g, "b%lld.", (long long)l);
+    weft_graph_set_parameter_prefix(g, "model.layers.%lld.", (long long)l);
+}
+
+/* What the head reads of the last block, and with modules what it reads of each. The last norm is
+ * in the block of the first module, which reads it, too. Where nothing is trained there are their
+ * blocks, so that stages of a pipeline are the same, with nothing in them. */
+static inline void weft_decoder_hidden(weft_decoder_graph *c, weft_value *x,
+                                       weft_value *hidden[1 + WEFT_DECODER_DEPTH])
+{
+    weft_graph *g = c->g;
+    weft_graph_set_block(g, c->depth > 0 ? (int)c->d->layers : WEFT_BLOCK_HEAD);
+    hidden[0] = weft_block_norm(g, "nf", x, "model.norm.weight", c->d->norm_eps);
+    for (int k = 1; k <= c->depth; k++) {
+        weft_decoder_begin_block(g, c->d->layers + k - 1);
+        if (weft_graph_mode(g) == WEFT_MODE_TRAIN)
+            hidden[k] = weft_decoder_module(c, k, hidden[k - 1]);
+    }
+    weft_graph_set_block(g, WEFT_BLOCK_HEAD);
+}
+
+/* One head for all depths. */
+static inline void weft_decoder_heads(const weft_decoder_graph *c,
+                                      weft_value *hidden[1 + WEFT_DECODER_DEPTH])
+{
+    weft_add_head(c->g, hidden[0], c->head);
+    for (int k = 1; k <= c->depth && weft_graph_mode(c->g) == WEFT_MODE_TRAIN; k++) {
+        char name[24];
+        snprintf(name, sizeof name, "mtp%d", k);
+        const weft_head head = {.name = name,
+                                .shift = k,
+                                .weight = c->depth_weight / c->depth,
+                                .flags = WEFT_LOSS_OWN_COUNT};
+        weft_add_head_with(c->g, hidden[k], c->head, &head);
+    }
 }
 
 /* The graph: embedding, blocks, norm, head. name: of the plugin, for messages. With an attention of
@@ -536,6 +618,7 @@ static inline void weft_decoder_build_with(weft_decoder_graph *c, const weft_hos
     weft_graph *g = c->g;
     const weft_decoder_sizes *d = c->d;
     const weft_init head = {WEFT_INIT_TRUNC_NORMAL, 1 / sqrt((double)d->dim), 3};
+    weft_value *hidden[1 + WEFT_DECODER_DEPTH];
     int64_t n_vocab;
     if (weft_vocabulary(host, name, d->vocab, &n_vocab, weft_graph_error(g)))
         return;
@@ -548,17 +631,12 @@ static inline void weft_decoder_build_with(weft_decoder_graph *c, const weft_hos
     weft_value *x = weft_add2(g, "embedding", "x", weft_add_input(g, "ids"), c->table);
     weft_set_role(g, x, "residual");
     for (int64_t l = 0; l < d->layers; l++) {
-        weft_graph_set_block(g, (int)l);
-        weft_graph_set_prefix(g, "b%lld.", (long long)l);
-        weft_graph_set_parameter_prefix(g, "model.layers.%lld.", (long long)l);
+        weft_decoder_begin_block(g, l);
         x = weft_decoder_block(c, l, x);
     }
-    weft_graph_set_block(g, WEFT_BLOCK_HEAD);
-    c->hidden = weft_block_norm(g, "nf", x, "model.norm.weight", d->norm_eps);
+    weft_decoder_hidden(c, x, hidden);
     c->head = d->tied ? c->table : weft_add_parameter(g, "lm_head.weight", "vocab embed", head);
-    weft_add_head(g, c->hidden, c->head);
-    if (c->heads)
-        c->heads(c);
+    weft_decoder_heads(c, hidden);
 }
 
 /* The same with a feed-forward of the model's own, NULL: swiglu, and all else as in Llama. */

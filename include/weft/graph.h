@@ -261,13 +261,14 @@ weft_value *weft_add_state_like(weft_graph *g, const char *name, weft_value *of,
 /* Data or a number from the run. Known names: each field of the samples (weft_data; of text ids,
  * labels, positions, segments [batch seq]), and sample_number [batch] (of each, i32; random
  * numbers made of it are the same on every mesh), scope micro_batch; step_FIELD [micro batch ...],
- * the same of all the step's micro-batches, scope step_begin; labels+K and step_labels+K, K from 1:
- * the label K places further on in the sample, -1 where the sample ends before or that place is of
- * another segment; index [seq] and index:DIM [DIM] (places from 0 on, i32), step [] (1-based step
- * number, f32), scope step_begin; micro_batch [] (its number in the step, or in the validation,
- * from 0, f32; 0 where text is written), scope micro_batch; last [batch] (generate: the last
- * position's place); cached_index [context] and cached_segments [batch context] (generate: index
- * and segments of what is in the key-value cache). The same name twice gives the same value. */
+ * the same of all the step's micro-batches, scope step_begin; FIELD+K and step_FIELD+K, K from 1,
+ * of a field of integers [batch seq], as labels and ids: what is K places further on in the sample,
+ * -1 where the sample ends before or that place is of another segment; index [seq] and index:DIM
+ * [DIM] (places from 0 on, i32), step [] (1-based step number, f32), scope step_begin; micro_batch
+ * [] (its number in the step, or in the validation, from 0, f32; 0 where text is written), scope
+ * micro_batch; last [batch] (generate: the last position's place); cached_index [context] and
+ * cached_segments [batch context] (generate: index and segments of what is in the key-value cache).
+ * The same name twice gives the same value. */
 weft_value *weft_add_input(weft_graph *g, const char *name);
 
 /* A node of op `op` (found by name, NULL-safe operands). Returns result 0. name: of result 0, NULL
@@ -323,7 +324,9 @@ void weft_add_head(weft_graph *g, weft_value *hidden, weft_value *weight);
 enum {
     WEFT_LOSS_PER_MICRO_BATCH = 1, /* weft_add_loss: the scalar is not a sum, but as it is for one
                                       micro-batch */
-    WEFT_LOSS_VALIDATION = 2       /* it is a part of validation's loss, too */
+    WEFT_LOSS_VALIDATION = 2,      /* it is a part of validation's loss, too */
+    WEFT_LOSS_OWN_COUNT = 4        /* weft_head: it is divided by the labels of the step that it
+                                      learns, not by all valid ones; not with VALIDATION */
 };
 
 /* A head that is not the main one; {0} is what weft_add_head adds, but for validation. */
@@ -333,7 +336,7 @@ typedef struct weft_head {
                          learns the label of place i + 1. Where the sample ends before, or that
                          place is of another segment (another document), it learns nothing */
     double weight;    /* of its loss; 0: 1 */
-    unsigned flags;   /* VALIDATION; without it validation knows nothing of the head */
+    unsigned flags;   /* VALIDATION; without it validation knows nothing of the head. OWN_COUNT */
 } weft_head;
 /* A head as options say (NULL: as weft_add_head); multi-token prediction is a head for each shift.
  * Its loss is weight times the sum over its tokens, over the number of the step's valid tokens, as

@@ -51,6 +51,10 @@ typedef struct weft_hf_tensor {
     /* The key that says how many blocks of this row's kind there are. NULL: the form's `layers`.
      * Rows of one kind stand together. */
     const char *blocks;
+    bool exact; /* `convert --dtype bf16` leaves it f32 */
+    /* Without a name: files have this parameter there once more, and so it is written; who reads
+     * takes the parameter's own. NULL: it is never written. */
+    const char *of;
 } weft_hf_tensor;
 
 /* What one key of config.json says. Keys that no row names are hf's: some are refused unless they
@@ -103,8 +107,11 @@ typedef struct weft_hf_form {
                                   is off, or 0. NULL: always */
     const char *prefix;        /* of names; files of the bare model leave it out. NULL: none */
     const char *layers;        /* the key that says how many blocks there are */
-    const char *with;          /* what an INI lists before the model, by blanks: "moe" */
-    const char *warning;       /* of folders that Transformers 4 or earlier wrote. NULL: none */
+    const char *behind;  /* and that for how many behind these, which folders may have or not, as
+                            those of multi-token prediction; they have every row of a block. NULL:
+                            none */
+    const char *with;    /* what an INI lists before the model, by blanks: "moe" */
+    const char *warning; /* of folders that Transformers 4 or earlier wrote. NULL: none */
     const weft_hf_tensor *tensors; /* these two are ended by an empty row */
     const weft_hf_key *keys;
     const weft_hf_rope *rope; /* NULL: it has no rotary positions */

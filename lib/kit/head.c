@@ -201,6 +201,11 @@ static weft_status check_head(weft_graph *g, const weft_head *head)
         weft_graph_fail(g, WEFT_ERR_INTERNAL, WEFT_NOWHERE,
                         "head %s cannot have the weight %g; a weight is a finite number",
                         head->name, head->weight);
+    else if (head->flags & WEFT_LOSS_OWN_COUNT && head->flags & WEFT_LOSS_VALIDATION)
+        weft_graph_fail(g, WEFT_ERR_INTERNAL, WEFT_NOWHERE,
+                        "head %s cannot be divided by its own labels and be a part of validation, "
+                        "whose loss is over all valid ones; leave one flag out",
+                        head->name);
     return weft_graph_status(g);
 }
 
@@ -237,7 +242,10 @@ void weft_add_head_with(weft_graph *g, weft_value *hidden, weft_value *weight,
     }
     weft_graph_set_chunk(g, -1);
     weft_value *total = n == 1 ? parts[0] : weft_add(g, "add", "loss_sum", n, parts);
-    weft_loss_add_sum(g, head.name, total, head.weight);
+    if (head.flags & WEFT_LOSS_OWN_COUNT && head.shift > 0)
+        weft_loss_add_shifted(g, head.name, total, head.weight, head.shift);
+    else
+        weft_loss_add_sum(g, head.name, total, head.weight);
 }
 
 void weft_add_head(weft_graph *g, weft_value *hidden, weft_value *weight)

@@ -4,6 +4,7 @@
 #include "kit/loss.h"
 
 #include <math.h>
+#include <stdio.h>
 
 /* Behind everything, wherever a pass is adding. */
 static weft_spot at_the_end(weft_graph *g)
@@ -99,6 +100,18 @@ void weft_loss_add_sum(weft_graph *g, const char *name, weft_value *sum, double 
         return;
     }
     weft_value *factor = times(g, inverse_tokens(g), weight);
+    add_term(g, name, weft_add2(g, "scale", "loss", sum, factor));
+}
+
+void weft_loss_add_shifted(weft_graph *g, const char *name, weft_value *sum, double weight,
+                           int shift)
+{
+    char labels[32];
+    snprintf(labels, sizeof labels, "step_labels+%d", shift);
+    weft_graph_set_block(g, WEFT_BLOCK_NONE);
+    weft_value *count = weft_add1(g, "count_valid", NULL, weft_add_input(g, labels));
+    weft_value *factor = times(g, weft_add1(g, "reciprocal", NULL, count), weight);
+    weft_graph_set_block(g, WEFT_BLOCK_HEAD);
     add_term(g, name, weft_add2(g, "scale", "loss", sum, factor));
 }
 

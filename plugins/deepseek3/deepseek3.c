@@ -10,7 +10,8 @@ typedef struct deepseek3 {
     weft_decoder_sizes d;
     weft_experts e;
     weft_rope rope;
-    int64_t q_rank, kv_rank, nope, rope_dim, v, dense, shared;
+    int64_t q_rank, kv_rank, nope, rope_dim, v, dense, shared, depth;
+    double depth_weight;
     double mscale, mscale_all;
     double scale; /* of attention's scores */
     bool yarn;
@@ -97,6 +98,7 @@ static const weft_param params[] = {
     YARN("mscale_all", mscale_all, "1", 0, 1e3,
          "of scores (mscale_all_dim): times (1 + 0.1 mscale_all ln rope_factor)^2"),
     WEFT_DECODER_TIED(deepseek3, "no", "the head shares the embedding's weight"),
+    WEFT_DECODER_MTP(deepseek3, depth, depth_weight),
     {.name = NULL},
 };
 
@@ -231,6 +233,8 @@ static void build(void *self, weft_graph *g)
                             .feed_forward = feed_forward,
                             .attention = attention,
                             .rope = &m->rope,
+                            .depth = (int)m->depth,
+                            .depth_weight = m->depth_weight,
                             .self = m};
     weft_experts_dims(g, &m->e);
     weft_graph_dim(g, "heads", m->d.heads, m->nope + m->rope_dim);
@@ -246,15 +250,22 @@ static void build(void *self, weft_graph *g)
 /* ---- Hugging Face: experts lie there one by one, or, where Transformers was told to, together,
  * gate and up in one ---- */
 
-#define HF_ATTENTION "model.layers.{l}.self_attn."
-#define HF_MLP       "model.layers.{l}.mlp."
+#define HF_LAYER     "model.layers.{l}."
+#define HF_ATTENTION HF_LAYER "self_attn."
+#define HF_MLP       HF_LAYER "mlp."
 #define HF_EXPERTS   HF_MLP "experts."
 #define HF_SHARED    HF_MLP "shared_experts."
 #define HF_UP        "n_experts expert_dim dim"
 #define HF_DOWN      "n_experts dim expert_dim"
 static const weft_hf_tensor hf_tensors[] = {
     WEFT_DECODER_HF_EMBEDDING,
-    {"model.layers.{l}.input_layernorm.weight", .shape = "dim"},
+    {HF_LAYER "enorm.weight", "dim", .from = "n_layers"},
+    {HF_LAYER "hnorm.weight", "dim", .from = "n_layers"},
+    {HF_LAYER "eh_proj.embedding.weight", "dim dim", .file = HF_LAYER "eh_proj.weight", .part = 0,
+     .parts = 2, .along = 1, .from = "n_layers"},
+    {HF_LAYER "eh_proj.hidden.weight", "dim dim", .file = HF_LAYER "eh_proj.weight", .part = 1,
+     .parts = 2, .along = 1, .from = "n_layers"},
+    {HF_LAYER "input_layernorm.weight", .shape = "dim"},
     {HF_ATTENTION "q_proj.weight", "n_heads*(nope_dim+rope_dim) dim", .unless = "q_rank"},
     {HF_ATTENTION "q_a_proj.weight", "q_rank dim", .when = "q_rank"},
     {HF_ATTENTION "q_a_layernorm.weight", "q_rank", .when = "q_rank"},
@@ -263,12 +274,12 @@ static const weft_hf_tensor hf_tensors[] = {
     {HF_ATTENTION "kv_a_layernorm.weight", .shape = "kv_rank"},
     {HF_ATTENTION "kv_b_proj.weight", .shape = "n_heads*(nope_dim+v_dim) kv_rank"},
     {HF_ATTENTION "o_proj.weight", .shape = "dim n_heads*v_dim"},
-    {"model.layers.{l}.post_attention_layernorm.weight", .shape = "dim"},
+    {HF_LAYER "post_attention_layernorm.weight", .shape = "dim"},
     {HF_MLP "gate_proj.weight", "ffn_dim dim", .until = "dense_layers"},
     {HF_MLP "up_proj.weight", "ffn_dim dim", .until = "dense_layers"},
     {HF_MLP "down_proj.weight", "dim ffn_dim", .until = "dense_layers"},
     {HF_MLP "gate.weight", "n_experts dim", .from = "dense_layers"},
-    {HF_MLP "gate.e_score_correction_bias", "n_experts", .from = "dense_layers"},
+    {HF_MLP "gate.e_score_correction_bias", "n_experts", .from = "dense_layers", .exact = true},
     {HF_EXPERTS "gate_proj.weight", HF_UP, .file = HF_EXPERTS "{x}.gate_proj.weight",
      .from = "dense_layers"},
     {HF_EXPERTS "up_proj.weight", HF_UP, .file = HF_EXPERTS "{x}.up_proj.weight",
@@ -284,6 +295,20 @@ static const weft_hf_tensor hf_tensors[] = {
     {HF_SHARED "gate_proj.weight", "n_shared*expert_dim dim", .from = "dense_layers"},
     {HF_SHARED "up_proj.weight", "n_shared*expert_dim dim", .from = "dense_layers"},
     {HF_SHARED "down_proj.weight", "dim n_shared*expert_dim", .from = "dense_layers"},
+    {HF_LAYER "shared_head.norm.weight", "dim", .from = "n_layers"},
+    {.file = HF_LAYER "embed_tokens.weight",
+     .of = "model.embed_tokens.weight",
+     .from = "n_layers",
+     .when = "mtp"},
+    {.file = HF_LAYER "shared_head.head.weight",
+     .of = "lm_head.weight",
+     .from = "n_layers",
+     .when = "mtp",
+     .unless = "tied"},
+    {.file = HF_LAYER "shared_head.head.weight",
+     .of = "model.embed_tokens.weight",
+     .from = "n_layers",
+     .when = "tied"},
     WEFT_DECODER_HF_HEAD,
     {0}};
 static const weft_hf_key hf_keys[] = {
@@ -324,7 +349,7 @@ static const weft_hf_key hf_keys[] = {
     {"seq_aux", .unwritten = true},
     {"qk_head_dim", .unwritten = true},
     {"head_dim", .unwritten = true},
-    {"num_nextn_predict_layers", .written = "0"},
+    {"num_nextn_predict_layers", "mtp", .standard = "0"},
     {0}};
 static const weft_hf_key hf_stretched[] = {
     {"factor", .key = "rope_factor"},
@@ -343,6 +368,7 @@ static const weft_hf_form hf_form = {
     .architecture = "DeepseekV3ForCausalLM",
     .prefix = "model.",
     .layers = "n_layers",
+    .behind = "mtp",
     .with = "moe",
     .warning = "Transformers 4 gave experts outside of the groups that a token keeps the score 0, "
                "by which they are chosen before experts with negative ones; weft and Transformers "

@@ -73,6 +73,25 @@ static bool is_before_5(const hf_reader *r)
     return version && version[0] >= '0' && version[0] < '5' && version[1] == '.';
 }
 
+/* Blocks behind the last, which are there only if their tensors are: Transformers keeps the key and
+ * leaves them out. */
+static void settle_behind(const char *folder, const hf_tables *tables, hf_model *m)
+{
+    hf_value *v = m->form->behind ? hf_model_find(m, m->form->behind) : NULL;
+    const int64_t n = v ? hf_model_int(m, m->form->behind) : 0;
+    if (n < 1 || (!tables->none_behind && hf_view_has_block(folder, m, hf_model_blocks(m) - 1)))
+        return;
+    if (tables->none_behind)
+        m->left_out = n;
+    else
+        weft_text_print(&m->notes,
+                        "config.json says that %lld block%s behind the last; the files have none, "
+                        "and so [%s] %s = 0\n",
+                        (long long)n, n == 1 ? " stands" : "s stand", m->table->plugin,
+                        v->param->name);
+    hf_value_set_number(v, 0);
+}
+
 static void read_model(hf_reader *r, const char *folder, const hf_tables *tables, hf_model *m)
 {
     const json_t *first = json_array_get(hf_get(r, "architectures"), 0);
@@ -88,6 +107,7 @@ static void read_model(hf_reader *r, const char *folder, const hf_tables *tables
     if (m->form->rope)
         hf_read_rotary(r, m);
     hf_check_keys(r, m);
+    settle_behind(folder, tables, m);
     if (m->form->warning && is_before_5(r))
         weft_text_print(&m->notes, "%s\n", m->form->warning);
 }

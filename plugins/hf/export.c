@@ -25,7 +25,7 @@ typedef struct exports {
 static weft_dtype dtype_of(const exports *x, const hf_tensor *t)
 {
     weft_dtype stored = weft_folder_find(x->from->folder, t->name)->dtype;
-    return x->o->dtype != WEFT_DTYPES ? x->o->dtype : stored == WEFT_DTYPES ? WEFT_F32 : stored;
+    return hf_dtype(t, x->o->dtype, stored == WEFT_DTYPES ? WEFT_F32 : stored);
 }
 
 static void add_piece(exports *x, int i, int64_t index)
@@ -42,11 +42,43 @@ static void add_piece(exports *x, int i, int64_t index)
     x->sources[x->n++] = (source){i, index};
 }
 
+/* What the folder has once more, of parameter i. */
+static void add_copies(exports *x, const weft_hf_tensor *row, int i)
+{
+    const hf_model *m = &x->from->model;
+    const int64_t blocks = strstr(row->file, "{l}") ? hf_model_blocks(m) : 1;
+    for (int64_t l = 0; l < blocks; l++)
+        if (hf_is_of_layer(m, row, l)) {
+            add_piece(x, i, 0);
+            hf_name(x->names[x->n - 1], row->file, l, 0);
+        }
+}
+
+static void list_copies(exports *x)
+{
+    const hf_model *m = &x->from->model;
+    for (const weft_hf_tensor *row = m->form->tensors; row->name || row->file; row++) {
+        const bool copied = !row->name && row->of && hf_model_has(m, row->when, row->unless);
+        const hf_tensor *of = copied ? hf_map_find(&x->from->map, row->of) : NULL;
+        if (of)
+            add_copies(x, row, (int)(of - x->from->map.list));
+    }
+}
+
+/* At most, of all rows. */
+static int64_t count_copies(const exports *x)
+{
+    int64_t n = 0;
+    for (const weft_hf_tensor *row = x->from->model.form->tensors; row->name || row->file; row++)
+        n += row->name ? 0 : 1 + hf_model_blocks(&x->from->model);
+    return n;
+}
+
 static weft_status list_pieces(exports *x, weft_error *err)
 {
     const hf_map *map = &x->from->map;
     const hf_extras *extras = &x->from->extras;
-    int64_t most = extras->n + 1;
+    int64_t most = extras->n + count_copies(x) + 1;
     for (int i = 0; i < map->n; i++)
         most += hf_files(&map->list[i]);
     x->pieces = weft_alloc_zero((size_t)most, sizeof *x->pieces);
@@ -57,6 +89,7 @@ static weft_status list_pieces(exports *x, weft_error *err)
     for (int i = 0; i < map->n; i += hf_parts(&map->list[i]))
         for (int64_t k = 0; k < hf_files(&map->list[i]); k++)
             add_piece(x, i, k);
+    list_copies(x);
     for (int i = 0; i < extras->n; i++) {
         x->pieces[x->n] = hf_extra_piece(extras->list[i], x->o->dtype);
         x->sources[x->n++] = (source){map->n + i, 0};

@@ -17,6 +17,7 @@ typedef struct hf_tables {
     const weft_finder *plugins; /* NULL: in `own` alone */
     const weft_hf_model *own;   /* that of the run's model; NULL: there is none */
     const char *named;          /* the plugin that the user names; NULL: none */
+    bool none_behind;           /* blocks behind the last are not looked at */
 } hf_tables;
 
 /* A key of the plugin's section. */
@@ -32,6 +33,7 @@ typedef struct hf_model {
     hf_value *values; /* [n], as table->params */
     int n;
     int64_t context;  /* tokens of a text */
+    int64_t left_out; /* blocks behind the last that are not looked at */
     int64_t bos, eos; /* -1: not known */
     weft_text notes;  /* lines: keys of config.json that weft does not know */
 } hf_model;
@@ -118,6 +120,10 @@ typedef struct hf_map {
     int n, capacity;
 } hf_map;
 
+/* What it is stored as where the user wants `wanted`, WEFT_DTYPES: as it is. */
+weft_dtype hf_dtype(const hf_tensor *t, weft_dtype wanted, weft_dtype is);
+/* How many blocks, with those behind the last. */
+int64_t hf_model_blocks(const hf_model *m);
 /* Two names for one tensor are an error. Release map in every case. */
 weft_status hf_map_create(const hf_model *m, hf_map *map, weft_error *err);
 void hf_map_release(hf_map *map);
@@ -194,6 +200,8 @@ typedef struct hf_view {
  * missing, strange or of another shape at once. Close in every case. */
 weft_status hf_view_open(hf_view *v, const char *folder, const hf_tables *tables, hf_extra extra,
                          weft_error *err);
+/* Do the files have any tensor of this block? True, too, where they cannot be read. */
+bool hf_view_has_block(const char *folder, const hf_model *m, int64_t block);
 void hf_view_close(hf_view *v);
 /* The box [lo, lo + size) of weft's parameter map.list[i], dense, as elements of dtype. */
 weft_status hf_view_read(hf_view *v, int i, const int64_t *lo, const int64_t *size,

@@ -25,8 +25,7 @@ static weft_status list_pieces(imports *x, weft_error *err)
         const hf_tensor *t = &map->list[i];
         weft_piece *p = &x->pieces[i];
         *p = (weft_piece){.name = t->name,
-                          .dtype =
-                              x->o->dtype == WEFT_DTYPES ? hf_view_dtype(x->from, i) : x->o->dtype,
+                          .dtype = hf_dtype(t, x->o->dtype, hf_view_dtype(x->from, i)),
                           .n_dims = t->n_dims};
         for (int d = 0; d < t->n_dims; d++)
             p->whole[d] = p->size[d] = t->size[d];

@@ -18,6 +18,18 @@ static const char *setting(const weft_state_view *state, const char *section, co
     return NULL;
 }
 
+/* Does the run leave out what folders may have behind the last block? */
+static bool has_none_behind(const weft_hf_model *own, const weft_state_view *state)
+{
+    for (int i = 0; own->forms[i]; i++) {
+        const char *key = own->forms[i]->behind,
+                   *is = key ? setting(state, own->plugin, key) : NULL;
+        if (is && strcmp(is, "0") == 0)
+            return true;
+    }
+    return false;
+}
+
 typedef struct comparison {
     const weft_state_view *state;
     const char *section, *folder;
@@ -85,6 +97,16 @@ static weft_status wrong_shape(const weft_state_tensor *t, const hf_tensor *has,
     return s;
 }
 
+/* What lies behind the last block, which a run that only writes text has none of. */
+static int count_behind(const hf_view *v)
+{
+    const int64_t layers = hf_model_int(&v->model, v->model.form->layers);
+    int n = 0;
+    for (int i = 0; i < v->map.n && v->model.form->behind; i++)
+        n += v->map.list[i].layer >= layers;
+    return n;
+}
+
 static weft_status compare_tensors(const hf_view *v, const weft_state_view *state,
                                    const char *folder, weft_error *err)
 {
@@ -105,7 +127,7 @@ static weft_status compare_tensors(const hf_view *v, const weft_state_view *stat
         if (has && !fits)
             s = wrong_shape(t, has, v, folder, err);
     }
-    if (!s && found != v->map.n)
+    if (!s && found != v->map.n && found != v->map.n - count_behind(v))
         s = weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE, "the run has %d parameters, %s has %d",
                       found, folder, v->map.n);
     return s;
@@ -137,24 +159,27 @@ static weft_status load(void *self, const weft_state_view *state, bool *loaded, 
     *loaded = false;
     if (!*folder)
         return WEFT_OK;
-    const hf_tables tables = hf_run_tables(plugin->host);
+    hf_tables tables = hf_run_tables(plugin->host);
     if (!tables.own)
         return weft_fail(
             err, WEFT_ERR_INPUT, WEFT_NOWHERE,
             "[hf] load: the run's model%s%s does not say how it lies in Hugging Face's "
             "files (<weft/hf.h>), so none can be read",
             state->model ? ", of the plugin " : "", state->model ? state->model : "");
+    tables.none_behind = has_none_behind(tables.own, state);
     weft_status s = hf_view_open(&v, folder, &tables, HF_EXTRA_REFUSE, err);
     s = s ? s : check(&v, state, folder, err);
+    int n = 0;
     for (int i = 0; i < state->n_tensors && !s; i++)
-        if (in_files(&v, &state->tensors[i]))
+        if (in_files(&v, &state->tensors[i])) {
             s = weft_state_fill(state, i, read_box, &v, err);
+            n++;
+        }
     if (!s && state->rank == 0) {
         if (v.model.notes.size > 0)
             weft_log_print(plugin->host->log, WEFT_LOG_WARN, "%.*s", (int)v.model.notes.size - 1,
                            weft_text_get(&v.model.notes));
-        weft_log_print(plugin->host->log, WEFT_LOG_INFO, "loaded %d parameters from %s", v.map.n,
-                       folder);
+        weft_log_print(plugin->host->log, WEFT_LOG_INFO, "loaded %d parameters from %s", n, folder);
     }
     *loaded = !s;
     hf_view_close(&v);

@@ -62,9 +62,34 @@ static bool is_of_pattern(const char *pattern, const char *name)
     return false;
 }
 
+int64_t hf_model_blocks(const hf_model *m)
+{
+    return hf_model_int(m, m->form->layers) + hf_model_int(m, m->form->behind);
+}
+
+/* Is it of a block that is not looked at? */
+static bool is_left_out(const hf_model *m, const char *name)
+{
+    const int64_t first = hf_model_blocks(m);
+    for (int64_t l = first; l < first + m->left_out; l++)
+        for (const weft_hf_tensor *row = m->form->tensors; row->name || row->file; row++) {
+            const char *number = row->name ? strstr(row->name, "{l}.") : NULL;
+            char pattern[HF_NAME], begin[HF_NAME];
+            if (!number)
+                continue;
+            snprintf(pattern, sizeof pattern, "%.*s{l}.", (int)(number - row->name), row->name);
+            hf_name(begin, pattern, l, 0);
+            if (strncmp(name, begin, strlen(begin)) == 0)
+                return true;
+        }
+    return false;
+}
+
 bool hf_is_ignored(const hf_model *m, const char *name)
 {
     const char *prefix = m->form->prefix ? m->form->prefix : "";
+    if (is_left_out(m, name))
+        return true;
     for (const weft_hf_tensor *row = m->form->tensors; row->name || row->file; row++) {
         size_t skip = strncmp(file_of(row), prefix, strlen(prefix)) == 0 ? strlen(prefix) : 0;
         if (!row->name && hf_model_has(m, row->when, row->unless) &&
@@ -74,7 +99,13 @@ bool hf_is_ignored(const hf_model *m, const char *name)
     return false;
 }
 
-/* ---- shapes ---- */
+/* ---- types and shapes ---- */
+
+weft_dtype hf_dtype(const hf_tensor *t, weft_dtype wanted, weft_dtype is)
+{
+    const bool narrow = t->row->exact && wanted == WEFT_BF16;
+    return wanted == WEFT_DTYPES ? is : narrow && is != WEFT_BF16 ? WEFT_F32 : wanted;
+}
 
 int hf_parts(const hf_tensor *t)
 {
@@ -312,7 +343,7 @@ weft_status hf_map_create(const hf_model *m, hf_map *map, weft_error *err)
     *map = (hf_map){0};
     for (const weft_hf_tensor *row = m->form->tensors; (row->name || row->file) && !s;) {
         const weft_hf_tensor *end = row + 1;
-        const int64_t layers = hf_model_int(m, row->blocks ? row->blocks : m->form->layers);
+        const int64_t layers = row->blocks ? hf_model_int(m, row->blocks) : hf_model_blocks(m);
         while (is_of_block(row) && goes_on(end))
             end++;
         for (int64_t l = is_of_block(row) ? 0 : -1; l < (is_of_block(row) ? layers : 0); l++)

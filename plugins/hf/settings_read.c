@@ -147,7 +147,8 @@ static bool solve_layers(const reading *r, const weft_hf_tensor *row)
         return false;
     for (hf_name(name, row->name, n, 0); weft_folder_find(r->tensors, name);)
         hf_name(name, row->name, ++n, 0);
-    hf_value_set_number(v, (double)n);
+    const int64_t behind = row->blocks ? 0 : hf_model_int(r->m, r->m->form->behind);
+    hf_value_set_number(v, (double)(n - behind));
     return true;
 }
 

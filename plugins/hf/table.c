@@ -88,8 +88,18 @@ static void check_parts(check *c, const weft_hf_tensor *row, int n_dims)
                  row->name, row->part, row->parts, file_of(row), row->along);
 }
 
+static bool has_row(const check *c, const char *name)
+{
+    const weft_hf_tensor *row = c->form->tensors;
+    while ((row->name || row->file) && !(row->name && strcmp(row->name, name) == 0))
+        row++;
+    return row->name != NULL;
+}
+
 static void check_tensor(check *c, const weft_hf_tensor *row)
 {
+    if (!row->name && row->of && !has_row(c, row->of))
+        complain(c, "'%s' has what '%s' has, which no row is called", row->file, row->of);
     if (!row->name)
         return;
     const int n = count_dims(c, row), in_file = n - (strstr(file_of(row), "{x}") != NULL);
@@ -138,6 +148,7 @@ static void check_rope(check *c, const weft_hf_rope *rope)
 static void check_form(check *c)
 {
     check_key(c, "layers", c->form->layers);
+    check_key(c, "behind", c->form->behind);
     check_key(c, "when", c->form->when);
     check_key(c, "unless", c->form->unless);
     for (const weft_hf_tensor *row = c->form->tensors; row->name || row->file; row++)

@@ -126,6 +126,22 @@ static weft_status open_files(hf_view *v, const char *folder, weft_error *err)
                      index);
 }
 
+bool hf_view_has_block(const char *folder, const hf_model *m, int64_t block)
+{
+    hf_view v = {0};
+    weft_error err = {0};
+    bool has = open_files(&v, folder, &err) != WEFT_OK; /* who reads them says what is wrong */
+    for (const weft_hf_tensor *row = m->form->tensors; (row->name || row->file) && !has; row++)
+        if (row->name && strstr(row->name, "{l}") && hf_is_of_layer(m, row, block)) {
+            char name[HF_NAME];
+            hf_name(name, row->file ? row->file : row->name, block, 0);
+            has = weft_folder_find(v.folder, name) != NULL;
+        }
+    weft_error_release(&err);
+    weft_folder_destroy(v.folder);
+    return has;
+}
+
 /* ---- tensors ---- */
 
 /* Files of the bare model leave the first word of the names out. */

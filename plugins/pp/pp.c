@@ -147,6 +147,20 @@ static void destroy(void *self)
     pp_auto_destroy(self);
 }
 
+/* Values of no block, as the angles of positions, every stage has of its own, and nothing of them
+ * is sent. What is made from inputs alone is made again where the backward reads it, too: the
+ * inputs are there, and a stage keeps it for no micro-batch. */
+static void make_again(weft_graph *g)
+{
+    for (weft_node *n = weft_graph_first(g); n; n = n->next) {
+        bool again = n->block == WEFT_BLOCK_NONE && n->n_ins > 0 && n->n_outs > 0;
+        for (int i = 0; i < n->n_ins && again; i++)
+            again = n->ins[i]->recompute || weft_node_is(n->ins[i]->node, WEFT_OP_INPUT);
+        for (int r = 0; r < n->n_outs && again; r++)
+            weft_set_recompute(g, n->outs[r], true);
+    }
+}
+
 /* Reviews have asked for nothing in the first plan, whatever there was before. */
 static void set_stages(void *self, weft_graph *g)
 {
@@ -156,7 +170,9 @@ static void set_stages(void *self, weft_graph *g)
         !weft_asked(p->host, "pp schedule"))
         s = pp_auto_begin(p, weft_graph_error(g));
     if (!s)
-        pp_split(self, g, weft_graph_error(g));
+        s = pp_split(self, g, weft_graph_error(g));
+    if (!s && p->degree > 1)
+        make_again(g);
 }
 
 /* Has the schedule the weights of this stage apart? */

@@ -205,8 +205,7 @@ const weft_field *weft_input_field(const weft_graph *g, const char *name, bool *
 bool weft_graph_has_tokens(const weft_graph *g);
 /* The number of a sample, which is read as a field is. */
 extern const weft_field weft_number_field;
-/* How far the labels of this input lie behind "labels" or "step_labels": "labels+2"; 0: it is
- * another. */
+/* How far what this input has lies behind its place: 2 of "labels+2"; 0: nothing. */
 int64_t weft_input_shift(const char *name);
 /* A name that no value has yet: base, or base with a number. */
 const char *weft_graph_name(weft_graph *g, const char *base);

@@ -32,11 +32,11 @@ static const struct known_input {
 
 int64_t weft_input_shift(const char *name)
 {
-    const char *at = strncmp(name, "step_", 5) == 0 ? name + 5 : name;
-    if (strncmp(at, "labels+", 7) != 0 || at[7] < '1' || at[7] > '9' || strlen(at) > 16)
+    const char *at = strchr(name, '+');
+    if (!at || at[1] < '1' || at[1] > '9' || strlen(at) > 10)
         return 0;
     char *end;
-    const int64_t shift = strtoll(at + 7, &end, 10);
+    const int64_t shift = strtoll(at + 1, &end, 10);
     return *end ? 0 : shift;
 }
 
@@ -82,7 +82,7 @@ static const char *shape_of(weft_graph *g, const char *name, char room[256], wef
         return name + 6;
     bool of_step;
     const weft_field *f = weft_input_field(g, name, &of_step);
-    if (!f || (weft_input_shift(name) && strcmp(f->shape, "batch seq") != 0))
+    if (!f || (weft_input_shift(name) && (strcmp(f->shape, "batch seq") || f->dtype != WEFT_I32)))
         return NULL;
     for (const weft_field *o = f; f != &weft_number_field && (++o)->name;)
         if (strcmp(o->name, f->name) == 0)

@@ -22,7 +22,8 @@ static const struct {
              {"mixtral", "moe mixtral"},
              {"deep", "moe deep"},
              {"deepseek3", "moe deepseek3"},
-             {"deepseek3_plain", "moe deepseek3"}};
+             {"deepseek3_plain", "moe deepseek3"},
+             {"deepseek3_mtp", "moe deepseek3"}};
 enum { CASES = sizeof cases / sizeof *cases };
 
 /* ---- a golden file and a run of its model ---- */
@@ -175,12 +176,35 @@ static void compare_all(golden *g, const char *prefix, bool gradients, const bou
     }
 }
 
+static double report(const model_run *m, const char *name)
+{
+    for (int i = 0; i < m->run->view.n_reports; i++)
+        if (strcmp(m->run->view.reports[i].name, name) == 0)
+            return m->run->view.reports[i].value;
+    fail_msg("the step reports no %s", name);
+    return 0;
+}
+
+/* Those of further heads, each over its own labels. */
+static void compare_terms(golden *g, const bounds *limit)
+{
+    const weft_safetensor *t;
+    for (int i = 0; (t = safetensors_at(g->file, i)); i++)
+        if (strncmp(t->name, "loss/", 5) == 0) {
+            char *name = weft_format("loss.%s", t->name + 5);
+            assert_non_null(name);
+            assert_near(name, report(&g->m, name), safetensor_get(t, 0), limit->loss);
+            weft_free(name);
+        }
+}
+
 static void compare_step(golden *g, const bounds *limit)
 {
     assert_near("loss", g->m.run->view.loss, number(g, "loss", 0), limit->loss);
     assert_int_equal(g->m.run->view.tokens, (int64_t)number(g, "tokens", 0));
     assert_near("grad_norm", g->m.run->view.grad_norm, norm_of_all(g, "gradient"), limit->tensor);
     compare_all(g, "gradient", true, limit);
+    compare_terms(g, limit);
 }
 
 /* ---- tests ---- */
@@ -282,7 +306,8 @@ static void validation_is_as_the_loss(void **state)
             open_golden(&g, cases[c].file);
             start(&g, cases[c].model, batches[i], "", ONE_THREAD,
                   PLAIN_F64 "[train]\neval_every = 1\n");
-            assert_near("validation loss", model_run_evaluate(&g.m, &tokens), number(&g, "loss", 0),
+            const char *of = safetensors_find(g.file, "validation") ? "validation" : "loss";
+            assert_near("validation loss", model_run_evaluate(&g.m, &tokens), number(&g, of, 0),
                         f64_bounds.loss);
             assert_int_equal(tokens, (int64_t)number(&g, "tokens", 0));
             close_golden(&g);
@@ -505,15 +530,6 @@ typedef struct steps {
     bounds limit;
     int seen;
 } steps;
-
-static double report(const model_run *m, const char *name)
-{
-    for (int i = 0; i < m->run->view.n_reports; i++)
-        if (strcmp(m->run->view.reports[i].name, name) == 0)
-            return m->run->view.reports[i].value;
-    fail_msg("the step reports no %s", name);
-    return 0;
-}
 
 static void compare_update(model_run *m, void *ctx)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Labels further on: those of the whole sample, wherever a rank's part of it begins and ends;
- * fields of any shape and type. */
+/* Labels and ids further on: those of the whole sample, wherever a rank's part of it begins and
+ * ends; fields of any shape and type. */
 #include "../../lib/standard_ops.h"
 #include "execute/run.h"
 
@@ -12,7 +12,7 @@
 enum { SEQ = 9, ROWS = 2, MICROS = 2, RANKS = 4 };
 
 /* Three documents, of 3, 2 and 4 tokens. */
-static int32_t ids[SEQ], positions[SEQ];
+static int32_t ids[SEQ] = {1, 2, 3, 4, 5, 6, 7, 8, 9}, positions[SEQ];
 static int32_t labels[SEQ] = {10, 11, 12, 13, 14, 15, -1, 17, 18};
 static int32_t segments[SEQ] = {0, 0, 0, 1, 1, 2, 2, 2, 2};
 
@@ -25,6 +25,8 @@ static const struct {
     {"labels+2", {12, -1, -1, -1, -1, 17, 18, -1, -1}},
     {"labels+3", {-1, -1, -1, -1, -1, 18, -1, -1, -1}},
     {"labels+9", {-1, -1, -1, -1, -1, -1, -1, -1, -1}},
+    {"ids+1", {2, 3, -1, 5, -1, 7, 8, 9, -1}},
+    {"ids+3", {-1, -1, -1, -1, -1, 9, -1, -1, -1}},
     {"step_labels+2", {12, -1, -1, -1, -1, 17, 18, -1, -1}},
 };
 enum { N_CASES = sizeof cases / sizeof cases[0] };
@@ -86,16 +88,20 @@ static void end(fixture *f)
     weft_error_release(&f->err);
 }
 
-/* Each row's labels are its own: 100 more than those of the row before. */
+/* Each row's labels and ids are its own: 100 more than those of the row before. */
 static void fill(fixture *f)
 {
     for (int64_t micro = 0; micro < MICROS; micro++)
         for (int64_t row = 0; row < ROWS; row++) {
-            int32_t of_row[SEQ];
-            void *const fields[] = {ids, of_row, positions, segments};
-            weft_sample s = {.field = fields, .labels = of_row, .segments = segments};
-            for (int k = 0; k < SEQ; k++)
-                of_row[k] = labels[k] < 0 ? -1 : labels[k] + 100 * (int32_t)(micro * ROWS + row);
+            const int32_t more = 100 * (int32_t)(micro * ROWS + row);
+            int32_t of_row[SEQ], ids_of_row[SEQ];
+            void *const fields[] = {ids_of_row, of_row, positions, segments};
+            weft_sample s = {
+                .field = fields, .ids = ids_of_row, .labels = of_row, .segments = segments};
+            for (int k = 0; k < SEQ; k++) {
+                of_row[k] = labels[k] < 0 ? -1 : labels[k] + more;
+                ids_of_row[k] = ids[k] + more;
+            }
             if (weft_owns_row(&f->l, micro, row))
                 weft_fill_inputs(f->batch, micro, row, &s);
         }
@@ -134,6 +140,9 @@ static void labels_further_on(void **state)
         const int32_t *is = weft_batch_input(f.batch, 0, "labels+1", &t);
         for (int64_t j = 0; j < weft_tensor_count(&t); j++)
             assert_int_equal(is[j], -1);
+        is = weft_batch_input(f.batch, 0, "ids+1", &t);
+        for (int64_t j = 0; j < weft_tensor_count(&t); j++)
+            assert_int_equal(is[j], -1);
         end(&f);
     }
 }
@@ -141,14 +150,13 @@ static void labels_further_on(void **state)
 static void wrong_names(void **state)
 {
     (void)state;
-    static const char *const names[] = {"labels+",    "labels+0",  "labels+01", "labels+1x",
-                                        "labels+-1",  "labels 1",  "ids+1",     "segments+1",
-                                        "labels+1+1", "xlabels+1", "step+1",    "step_labels+0",
-                                        "+1",         "labels++1"};
+    static const char *const names[] = {"labels+",   "labels+0",   "labels+01", "labels+1x",
+                                        "labels+-1", "labels 1",   "index+1",   "sample_number+1",
+                                        "step+1",    "labels+1+1", "xlabels+1", "step_labels+0",
+                                        "+1",        "labels++1"};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         fixture f;
         start(&f, 0);
-        assert_int_equal(weft_input_shift(names[i]), 0);
         assert_null(weft_add_input(f.g, names[i]));
         assert_non_null(strstr(weft_error_text(weft_graph_error(f.g)), "there is no input called"));
         end(&f);
