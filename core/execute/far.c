@@ -9,12 +9,6 @@ weft_status weft_far_open(weft_run *run, weft_error *err)
     return plan->far ? plan->far->reserve(plan->far_self, plan->states.far_bytes, err) : WEFT_OK;
 }
 
-void weft_far_close(const weft_run *run)
-{
-    if (run->far)
-        run->far->drain(run->plan->far_self);
-}
-
 weft_status weft_far_blame(const weft_run *run, const weft_instruction *in, weft_status s,
                            weft_error *err)
 {

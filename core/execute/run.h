@@ -230,9 +230,8 @@ weft_status weft_transfer_await(weft_run *run, const weft_lowered *l, const weft
                                 weft_error *err);
 /* Until everything that was begun is over. */
 weft_status weft_transfers_end(weft_run *run, const weft_lowered *l, weft_error *err);
-/* far.c: room for all that lies far; until nothing is under way there. */
+/* far.c: room for all that lies far. */
 weft_status weft_far_open(weft_run *run, weft_error *err);
-void weft_far_close(const weft_run *run);
 /* Begins what an instruction says. s, with what it was, if that is an error. */
 weft_status weft_far_begin(const weft_run *run, const weft_lowered *l, const weft_instruction *in,
                            weft_request **request, weft_error *err);
