@@ -22,7 +22,7 @@ static weft_status read_state(const weft_state_view *view, int i, int64_t at, in
 {
     const weft_run *run = view->core;
     if (is_far(run, i))
-        return weft_far_read(run, run->plan->states.list[i].offset + at, n, to, err);
+        return weft_far_move(run, run->plan->states.list[i].offset + at, n, to, NULL, err);
     return weft_device_download(run->plan, WEFT_NOW, to, (char *)place_of(run, i) + at, (size_t)n,
                                 err);
 }
@@ -32,7 +32,7 @@ static weft_status write_state(const weft_state_view *view, int i, int64_t at, i
 {
     const weft_run *run = view->core;
     if (is_far(run, i))
-        return weft_far_write(run, run->plan->states.list[i].offset + at, n, from, err);
+        return weft_far_move(run, run->plan->states.list[i].offset + at, n, NULL, from, err);
     return weft_device_upload(run->plan, WEFT_NOW, (char *)place_of(run, i) + at, from, (size_t)n,
                               err);
 }

@@ -86,8 +86,8 @@ static weft_status fill_far(job *j, weft_error *err)
         j->next = 0;
         j->count = all - j->first < FAR_PIECE ? all - j->first : FAR_PIECE;
         fill(j, run->threads);
-        s = weft_far_write(run, j->entry->offset + j->first * width, j->count * width,
-                           j->tensor.data, err);
+        s = weft_far_move(run, j->entry->offset + j->first * width, j->count * width, NULL,
+                          j->tensor.data, err);
     }
     weft_free(j->tensor.data);
     return s;

@@ -57,8 +57,9 @@ static weft_status read_reports(weft_run *run, weft_error *err)
     const weft_device *d = run->plan->device;
     if (d->counts)
         run->view.n_reports += d->counts(run->plan->device_self, run->reports + g->n_reports);
-    if (run->far && run->far->counts)
-        run->view.n_reports += run->far->counts(run->far_self, run->reports + run->view.n_reports);
+    const weft_plan *p = run->plan;
+    if (p->far && p->far->counts)
+        run->view.n_reports += p->far->counts(p->far_self, run->reports + run->view.n_reports);
     return WEFT_OK;
 }
 

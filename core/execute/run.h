@@ -76,8 +76,7 @@ struct weft_run {
     weft_box *boxes;              /* room for those of one move */
     int n_boxes;
     struct weft_transfer *transfers[WEFT_MODES]; /* by number in the mode's programs */
-    const weft_far *far;                         /* NULL: nothing lies far */
-    void *far_self;
+    const weft_far *far;                         /* the plan's, once room was asked for */
     const weft_host *host;
     weft_watch *watch, alone; /* the control channel's; alone: of the one rank that needs none */
     weft_watcher *watchers;
@@ -231,18 +230,16 @@ weft_status weft_transfer_await(weft_run *run, const weft_lowered *l, const weft
                                 weft_error *err);
 /* Until everything that was begun is over. */
 weft_status weft_transfers_end(weft_run *run, const weft_lowered *l, weft_error *err);
-/* far.c: room for all that lies far; until nothing is under way there. */
+/* far.c: room for all that lies far. */
 weft_status weft_far_open(weft_run *run, weft_error *err);
-void weft_far_close(weft_run *run);
 /* Begins what an instruction says. s, with what it was, if that is an error. */
-weft_status weft_far_begin(weft_run *run, const weft_lowered *l, const weft_instruction *in,
+weft_status weft_far_begin(const weft_run *run, const weft_lowered *l, const weft_instruction *in,
                            weft_request **request, weft_error *err);
 weft_status weft_far_blame(const weft_run *run, const weft_instruction *in, weft_status s,
                            weft_error *err);
 /* For the host, at once. */
-weft_status weft_far_read(const weft_run *run, int64_t at, int64_t n, void *to, weft_error *err);
-weft_status weft_far_write(const weft_run *run, int64_t at, int64_t n, const void *from,
-                           weft_error *err);
+weft_status weft_far_move(const weft_run *run, int64_t at, int64_t n, void *to, const void *from,
+                          weft_error *err);
 weft_status weft_observe(weft_run *run, weft_event event, weft_error *err);
 /* Does anybody who is not switched off see this event? */
 bool weft_is_observed(const weft_run *run, weft_event event);

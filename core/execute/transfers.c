@@ -37,7 +37,7 @@ void weft_transfers_destroy(weft_run *run)
         for (int i = 0; run->transfers[m] && i < run->plan->lowered[m]->n_transfers; i++) {
             const struct weft_transfer *t = &run->transfers[m][i];
             if (t->n && weft_node_is_far(t->by->node)) /* after an error */
-                run->far->wait(run->far_self, t->posted[0], &unsaid);
+                run->plan->far->wait(run->plan->far_self, t->posted[0], &unsaid);
         }
         weft_free(run->transfers[m]);
     }
@@ -61,9 +61,10 @@ static weft_status await(weft_run *run, struct weft_transfer *t, const weft_inst
     const weft_doing before = set_task(run, in->node, what);
     const double since = weft_now();
     const bool far = weft_node_is_far(in->node);
-    weft_status s = far ? weft_far_blame(run, in, run->far->wait(run->far_self, oldest, err), err)
-                        : g->transport->wait(g->transport_self, oldest,
-                                             weft_device_queue(run->plan, in->queue), err);
+    weft_status s =
+        far ? weft_far_blame(run, in, run->plan->far->wait(run->plan->far_self, oldest, err), err)
+            : g->transport->wait(g->transport_self, oldest, weft_device_queue(run->plan, in->queue),
+                                 err);
     run->waited_s += weft_now() - since;
     run->sent_s += far ? 0 : weft_now() - since;
     weft_control_set_task(g->control, g->rank, before);

@@ -294,9 +294,8 @@ bool weft_plan_roofline(const weft_plan *plan, weft_roofline *out)
                            .captures = weft_device_is_async(plan) && plan->device->begin,
                            .captures_sent = weft_plan_captures_sent(plan)};
     out->model = weft_plugins_service(plan->plugins, "costs", &out->model_self);
-    void *far_self;
-    const weft_far *far = weft_plugins_service(plan->plugins, "far", &far_self);
-    if (far && far->rates && !far->rates(far_self, &out->far))
+    const weft_far *far = plan->far;
+    if (far && far->rates && !far->rates(plan->far_self, &out->far))
         out->far = (weft_far_rates){0};
     weft_device_find_rates(plan, &out->rates);
     weft_roofline_ask(out);

@@ -45,8 +45,7 @@ static void print_time(const weft_plan *plan, const traffic *t, bool known, weft
 
 void weft_plan_print_far(const weft_plan *plan, weft_text *text)
 {
-    void *self;
-    const weft_far *far = weft_plugins_service(plan->plugins, "far", &self);
+    const weft_far *far = plan->far;
     traffic t = {0};
     weft_roofline r;
     if (!plan->states.far_bytes)
@@ -54,8 +53,8 @@ void weft_plan_print_far(const weft_plan *plan, weft_text *text)
     const bool known = weft_plan_roofline(plan, &r);
     count(plan->lowered[WEFT_MODE_TRAIN], &r, &t);
     weft_text_add(text, "  far, ");
-    if (far && far->describe)
-        far->describe(self, text);
+    if (far->describe)
+        far->describe(plan->far_self, text);
     weft_text_add(text, "  ");
     weft_print_bytes(text, (double)plan->states.far_bytes);
     weft_text_print(text, "\n  of it a step reads %.4g GB and writes %.4g GB", t.read / 1e9,

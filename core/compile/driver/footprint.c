@@ -50,11 +50,9 @@ weft_held weft_plan_held(const weft_plan *plan)
                       .micro_inputs = most(plan, weft_lowered_inputs),
                       .step_inputs = most(plan, step_inputs_of),
                       .store = weft_plan_store_bytes(plan)};
-    void *self;
-    const weft_far *far =
-        plan->states.far_bytes ? weft_plugins_service(plan->plugins, "far", &self) : NULL;
+    const weft_far *far = plan->far;
     held.far = plan->states.far_bytes;
-    held.moving = far && far->buffer_bytes ? far->buffer_bytes(self, held.far) : 0;
+    held.moving = far && far->buffer_bytes ? far->buffer_bytes(plan->far_self, held.far) : 0;
     held.inputs = held.micro_inputs + held.step_inputs;
     *(plan->device->host_memory ? &held.inputs : &held.host_inputs) += batches_of(plan);
     return held;

@@ -254,6 +254,27 @@ static void fetch(weft_graph *g, const weft_plan_options *o)
         }
 }
 
+/* Where parameters and state lie: all of them are in the graph. */
+static weft_status place_state(weft_plan *p, weft_mode mode, weft_error *err)
+{
+    int coord[WEFT_MAX_AXES];
+    weft_mesh_coord(&p->mesh, p->rank, coord);
+    weft_status s =
+        weft_states_init(&p->states, p->graphs[mode], coord, weft_device_alignment(p->device), err);
+    if (s || !p->states.far_bytes)
+        return s;
+    p->far = weft_plugins_service(p->plugins, "far", &p->far_self);
+    if (p->far && p->device->host_memory && !weft_device_is_async(p))
+        return WEFT_OK;
+    return weft_fail(err, WEFT_ERR_INPUT, weft_params_where(p->weft, "plugins"),
+                     p->far ? "state lies in far memory, which device '%s' cannot reach: only one "
+                              "that computes at once, in the host's memory, can; take that plugin "
+                              "out"
+                            : "state lies in far memory, and no listed plugin gives device '%s' "
+                              "any; list one, as disk",
+                     p->device->name);
+}
+
 static weft_status build_training(weft_plan *p, const weft_plan_options *options, weft_error *err)
 {
     weft_status s = weft_plan_graph(p, WEFT_MODE_TRAIN, options, err);
@@ -263,10 +284,7 @@ static weft_status build_training(weft_plan *p, const weft_plan_options *options
     p->unit = tokens ? "tokens" : "samples";
     p->units = p->global_batch * (tokens ? p->seq_len : 1);
     fetch(p->graphs[WEFT_MODE_TRAIN], options);
-    int coord[WEFT_MAX_AXES];
-    weft_mesh_coord(&p->mesh, p->rank, coord);
-    s = weft_states_init(&p->states, p->graphs[WEFT_MODE_TRAIN], coord,
-                         weft_device_alignment(p->device), err);
+    s = place_state(p, WEFT_MODE_TRAIN, err);
     s = s ? s : lower(p, WEFT_MODE_TRAIN, err);
     if (s || options->train_only || weft_params_int(p->train, "eval_every") == 0)
         return s;
@@ -281,8 +299,7 @@ static weft_status build_writing(weft_plan *p, const weft_plan_options *options,
     weft_mesh_coord(&p->mesh, p->rank, coord);
     weft_status s = weft_plan_graph(p, WEFT_MODE_GENERATE, options, err);
     if (!s && options->write)
-        s = weft_states_init(&p->states, p->graphs[WEFT_MODE_GENERATE], coord,
-                             weft_device_alignment(p->device), err);
+        s = place_state(p, WEFT_MODE_GENERATE, err);
     s = s ? s
           : weft_caches_init(&p->caches, p->graphs[WEFT_MODE_GENERATE], coord,
                              weft_device_alignment(p->device), err);

@@ -58,6 +58,8 @@ struct weft_plan {
     weft_lowered *lowered[WEFT_MODES];
     const weft_device *device;
     void *device_self;
+    const weft_far *far; /* NULL: nothing lies far */
+    void *far_self;
     const weft_generator *generator;
     void *generator_self;
     int64_t micro_batch, micro_batches, global_batch, seq_len, steps;
