@@ -443,6 +443,9 @@ def main():
         for _ in range(args.rounds):
             base, slopes = linearise(some, theta, args)
             some = [r for r in some if r.id in base]
+            if not some:
+                sys.exit('none of %d rows that were to be fitted could be planned; with --no-fit it says why' % (
+                    min(len(shuffled), args.most)))
             at, theta = theta, fit(some, base, slopes, theta)
         predicted, refused = {}, {}
         for k in range(args.folds):
@@ -460,6 +463,8 @@ def main():
     for why, n in collections.Counter(re.sub(r'[0-9]+', 'N', w)[:150] for w in refused.values()).items():
         print('not covered: %d rows, refused: %s' % (n, why))
     print('coverage: %d of %d rows' % (len(runs) - len(refused), len(rows)))
+    if not timed:
+        sys.exit('no row is left whose time could be compared')
     report(timed, predicted)
     report_memory(runs, sizes)
     if args.write:

@@ -78,8 +78,9 @@ typedef struct oracle_value {
 /* What the trained model says of data that it has not learnt from. */
 typedef struct oracle_said {
     double loss;
-    int64_t tokens; /* of validation */
-    int n;          /* tokens written, of all texts */
+    int64_t tokens;   /* of validation, or samples */
+    const char *unit; /* what they are, static */
+    int n;            /* tokens written, of all texts */
     int64_t vocab;
     int32_t *ids;  /* [n]: the likeliest */
     int *text_of;  /* [n] */

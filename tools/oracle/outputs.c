@@ -98,6 +98,7 @@ weft_status oracle_listen(oracle_record *r, weft_run *run, weft_error *err)
     if (!s && r->evaluate && run->plan->rank == 0) {
         r->said.loss = run->view.eval_loss;
         r->said.tokens = run->view.eval_tokens;
+        r->said.unit = run->plan->unit;
     }
     bool writes = r->generate && run->plan->lowered[WEFT_MODE_GENERATE] && run->tokenizer;
     return s || !writes ? s : write_texts(r, run, err);
@@ -120,8 +121,8 @@ static void compare_loss(const oracle_record *a, const oracle_record *b, double 
     const oracle_said *x = &a->said, *y = &b->said;
     if (x->tokens == 0 && y->tokens == 0)
         return;
-    weft_text_print(out, "validation: loss %.9g and %.9g, of %lld and %lld tokens\n", x->loss,
-                    y->loss, (long long)x->tokens, (long long)y->tokens);
+    weft_text_print(out, "validation: loss %.9g and %.9g, of %lld and %lld %s\n", x->loss, y->loss,
+                    (long long)x->tokens, (long long)y->tokens, x->unit ? x->unit : y->unit);
     oracle_judge(v, x->tokens == y->tokens ? fabs(y->loss - x->loss) / fabs(x->loss) : INFINITY,
                  bound, "validation loss", a->n_steps - 1, "");
 }

@@ -115,8 +115,7 @@ weft_value *weft_add_input(weft_graph *g, const char *name)
     weft_scope scope;
     const char *shape = shape_of(g, name, room, &dtype, &scope);
     if (!shape)
-        return weft_graph_fail(g, g->config.fields ? WEFT_ERR_INPUT : WEFT_ERR_INTERNAL,
-                               WEFT_NOWHERE,
+        return weft_graph_fail(g, WEFT_ERR_INPUT, WEFT_NOWHERE,
                                "there is no input called '%s', which %s reads: the data of plugin "
                                "%s have no such field; list others, or another model",
                                name, g->by, g->config.fields_by);
