@@ -128,7 +128,7 @@ static weft_status open_files(hf_view *v, const char *folder, weft_error *err)
 
 bool hf_view_has_block(const char *folder, const hf_model *m, int64_t block)
 {
-    hf_view v = {0};
+    hf_view v = {.model.form = m->form};
     weft_error err = {0};
     bool has = open_files(&v, folder, &err) != WEFT_OK; /* who reads them says what is wrong */
     for (const weft_hf_tensor *row = m->form->tensors; (row->name || row->file) && !has; row++)
