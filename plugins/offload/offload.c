@@ -130,7 +130,7 @@ static void note(const offload *self, weft_graph *g, weft_value *const *list, in
     if (n == 0)
         weft_warn(self->host, weft_params_where(self->host->params, "state"),
                   "offload: nothing lies far: no parameter or state that `state` and `only` name "
-                  "has %lld bytes on a rank",
+                  "has the %lld bytes on a rank that [offload] least asks for",
                   (long long)self->least);
     weft_text_release(&text);
 }

@@ -217,7 +217,7 @@ static const weft_hf_key hf_keys_of_experts[] = {
     {"num_experts_per_tok", "top_k", .standard = "8", .most = "num_local_experts"},
     {"moe_intermediate_size", "expert_dim", .standard = "768"},
     {"norm_topk_prob", "norm_top_k", .standard = "false"},
-    {"decoder_sparse_step", "decoder_sparse_step", .standard = "1"},
+    {"decoder_sparse_step", "decoder_sparse_step", .standard = "1", .most = "num_hidden_layers"},
     {"mlp_only_layers", "mlp_only_layers", .below = "num_hidden_layers"},
     {"attention_bias", .written = "false"},
     {"use_sliding_window", .written = "false"},
