@@ -5,8 +5,11 @@
 weft_status weft_far_open(weft_run *run, weft_error *err)
 {
     const weft_plan *plan = run->plan;
+    const weft_status s = weft_plan_reach_far(plan, err);
+    if (s || !plan->far)
+        return s;
     run->far = plan->far;
-    return plan->far ? plan->far->reserve(plan->far_self, plan->states.far_bytes, err) : WEFT_OK;
+    return plan->far->reserve(plan->far_self, plan->states.far_bytes, err);
 }
 
 weft_status weft_far_blame(const weft_run *run, const weft_instruction *in, weft_status s,

@@ -41,6 +41,7 @@ static weft_status check_instruction(const weft_plan *plan, const weft_instructi
 weft_status weft_plan_check(const weft_plan *plan, weft_error *err)
 {
     weft_status s = check_transport(plan, err);
+    s = s ? s : weft_plan_reach_far(plan, err);
     for (int m = 0; m < WEFT_MODES; m++) {
         const weft_lowered *l = plan->lowered[m];
         for (int a = 0; l && a < l->n_programs; a++)

@@ -254,17 +254,9 @@ static void fetch(weft_graph *g, const weft_plan_options *o)
         }
 }
 
-/* Where parameters and state lie: all of them are in the graph. */
-static weft_status place_state(weft_plan *p, weft_mode mode, weft_error *err)
+weft_status weft_plan_reach_far(const weft_plan *p, weft_error *err)
 {
-    int coord[WEFT_MAX_AXES];
-    weft_mesh_coord(&p->mesh, p->rank, coord);
-    weft_status s =
-        weft_states_init(&p->states, p->graphs[mode], coord, weft_device_alignment(p->device), err);
-    if (s || !p->states.far_bytes)
-        return s;
-    p->far = weft_plugins_service(p->plugins, "far", &p->far_self);
-    if (p->far && p->device->host_memory && !weft_device_is_async(p))
+    if (!p->states.far_bytes || (p->far && p->device->host_memory && !weft_device_is_async(p)))
         return WEFT_OK;
     return weft_fail(err, WEFT_ERR_INPUT, weft_params_where(p->weft, "plugins"),
                      p->far ? "state lies in far memory, which device '%s' cannot reach: only one "
@@ -273,6 +265,18 @@ static weft_status place_state(weft_plan *p, weft_mode mode, weft_error *err)
                             : "state lies in far memory, and no listed plugin gives device '%s' "
                               "any; list one, as disk",
                      p->device->name);
+}
+
+/* Where parameters and state lie: all of them are in the graph. */
+static weft_status place_state(weft_plan *p, weft_mode mode, weft_error *err)
+{
+    int coord[WEFT_MAX_AXES];
+    weft_mesh_coord(&p->mesh, p->rank, coord);
+    weft_status s =
+        weft_states_init(&p->states, p->graphs[mode], coord, weft_device_alignment(p->device), err);
+    if (!s && p->states.far_bytes)
+        p->far = weft_plugins_service(p->plugins, "far", &p->far_self);
+    return s;
 }
 
 static weft_status build_training(weft_plan *p, const weft_plan_options *options, weft_error *err)

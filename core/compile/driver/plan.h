@@ -78,6 +78,8 @@ struct weft_plan {
 weft_status weft_plan_create(weft_plugins *plugins, weft_settings *settings,
                              const weft_plan_options *options, weft_plan **out, weft_error *err);
 void weft_plan_destroy(weft_plan *plan);
+/* Is there far memory for what lies far, and does the device reach it? */
+weft_status weft_plan_reach_far(const weft_plan *plan, weft_error *err);
 /* A graph with all parameters: the training graph, or where there is none the one that reads
  * prompts. */
 const weft_graph *weft_plan_model(const weft_plan *plan);
