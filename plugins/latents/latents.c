@@ -80,7 +80,8 @@ static weft_status create(void *self, weft_error *err)
     weft_status s = WEFT_OK;
     for (int k = LATENTS_IMAGE; k <= LATENTS_CLIP; k++) {
         add_field(l, k);
-        if (l->drop[k] > 0 && !weft_params_given(p, "empty"))
+        /* of a checkpoint no path is known, and nothing is read */
+        if (l->drop[k] > 0 && weft_params_given(p, "path") && !weft_params_given(p, "empty"))
             s = weft_fail(err, WEFT_ERR_INPUT,
                           weft_params_where(p, k == LATENTS_TEXT ? "drop_t5" : "drop_clip"),
                           "[latents] %s needs `empty`: a file with the embeddings of an empty text",
@@ -156,6 +157,10 @@ static weft_status check_empty(const latents *l, weft_where at, weft_error *err)
 {
     const latents_sizes *e = latents_sizes_of(l->empty_file);
     weft_status s = WEFT_OK;
+    if (latents_count(l->empty_file) != 1)
+        s = weft_fail(err, WEFT_ERR_INPUT, at,
+                      "[latents] empty: %s has %lld samples; the empty text is one", l->empty,
+                      (long long)latents_count(l->empty_file));
     for (int k = LATENTS_TEXT; k <= LATENTS_CLIP; k++)
         if (l->drop[k] > 0 && !e->there[k])
             s = weft_fail(err, WEFT_ERR_INPUT, at, "[latents] %s has no tensor %s, and %s drops it",
@@ -191,7 +196,7 @@ static weft_status open_files(void *self, weft_error *err)
         one = one ? one : check_empty(l, weft_params_where(p, "empty"), err);
         s = s ? s : one;
     }
-    if (!s && l->validation >= l->n)
+    if (!s && weft_params_given(p, "path") && l->validation >= l->n)
         s = weft_fail(err, WEFT_ERR_INPUT, weft_params_where(p, "validation"),
                       "[latents] validation takes %lld samples, and there are %lld",
                       (long long)l->validation, (long long)l->n);

@@ -125,9 +125,12 @@ static void note(const offload *self, weft_graph *g, weft_value *const *list, in
     for (int i = 0; i < n; i++)
         bytes += (double)weft_value_part_bytes(g, list[i]);
     weft_print_bytes(&text, bytes);
-    weft_graph_note(g, "%d parameters and states, %s in all ranks' largest parts, lie far", n,
-                    weft_text_get(&text));
-    if (n == 0)
+    weft_graph_note(g, "%d parameters and states, %s in all ranks' largest parts, lie far%s", n,
+                    weft_text_get(&text),
+                    n == 0 && self->least > 0 ? "; what a rank holds fewer bytes of than [offload] "
+                                                "least stays where it is"
+                                              : "");
+    if (n == 0 && self->least > 0)
         weft_warn(self->host, weft_params_where(self->host->params, "state"),
                   "offload: nothing lies far: no parameter or state that `state` and `only` name "
                   "has the %lld bytes on a rank that [offload] least asks for",

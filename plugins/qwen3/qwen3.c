@@ -118,7 +118,7 @@ static weft_status check_layers(const qwen3 *m, weft_error *err)
             err, WEFT_ERR_INPUT, weft_params_where(p, "n_experts"),
             "[qwen3] %lld experts, but decoder_sparse_step and mlp_only_layers leave none "
             "of %lld blocks that has any; set n_experts = 0, or decoder_sparse_step to at "
-            "most %lld",
+            "most %lld and leave one of its blocks out of mlp_only_layers",
             (long long)m->e.n, (long long)m->d.layers, (long long)m->d.layers);
     return s;
 }

@@ -203,7 +203,7 @@ static weft_status new_graph(const weft_plan *p, weft_mode mode, const weft_plan
     const void *inner = data;
     while (inner && weft_plugins_inner(p->plugins, &inner, &data_self))
         continue;
-    config.fields_by = inner ? weft_plugins_giver(p->plugins, inner) : "core";
+    config.fields_by = inner ? weft_plugins_giver(p->plugins, inner) : NULL;
     config.axes = p->axes;
     config.n_axes = p->n_axes;
     config.partial = options->stop_after != NULL;

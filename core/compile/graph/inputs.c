@@ -113,12 +113,13 @@ weft_value *weft_add_input(weft_graph *g, const char *name)
     char room[256];
     weft_dtype dtype;
     weft_scope scope;
-    const char *shape = shape_of(g, name, room, &dtype, &scope);
+    const char *const by = g->config.fields_by, *shape = shape_of(g, name, room, &dtype, &scope);
     if (!shape)
         return weft_graph_fail(g, WEFT_ERR_INPUT, WEFT_NOWHERE,
-                               "there is no input called '%s', which %s reads: the data of plugin "
-                               "%s have no such field; list others, or another model",
-                               name, g->by, g->config.fields_by);
+                               "there is no input called '%s', which %s reads: %s%s have no such "
+                               "field; list others, or another model",
+                               name, g->by, by ? "the data of plugin " : "no data are listed, and ",
+                               by ? by : "those of texts");
     weft_spot spot = g->spot;
     g->spot.block = WEFT_BLOCK_NONE;
     g->spot.chunk = -1;
