@@ -53,7 +53,7 @@ void weft_plan_print_far(const weft_plan *plan, weft_text *text)
     const bool known = weft_plan_roofline(plan, &r);
     count(plan->lowered[WEFT_MODE_TRAIN], &r, &t);
     weft_text_add(text, "  far, ");
-    if (far->describe)
+    if (far && far->describe)
         far->describe(plan->far_self, text);
     weft_text_add(text, "  ");
     weft_print_bytes(text, (double)plan->states.far_bytes);
