@@ -52,6 +52,7 @@
     X(cuMemFreeHost)                                                                               \
     X(cuMemcpyHtoDAsync)                                                                           \
     X(cuMemcpyDtoHAsync)                                                                           \
+    X(cuMemcpyDtoDAsync)                                                                           \
     X(cuMemsetD8Async)                                                                             \
     X(cuCtxGetStreamPriorityRange)                                                                 \
     X(cuStreamCreateWithPriority)                                                                  \
@@ -124,6 +125,8 @@ weft_status cuda_launch(const weft_queue *queue, cuda_kernel kernel, const void 
                         weft_error *err);
 weft_status cuda_launch_grid(const weft_queue *queue, cuda_kernel kernel, const void *args,
                              const int64_t grid[3], size_t shared_bytes, weft_error *err);
+/* Enqueues a copy, or a fill with zeros, where both sides are the GPU's. */
+weft_status cuda_box_move(const weft_queue *queue, const weft_box *box, weft_error *err);
 const char *cuda_kernel_name(cuda_kernel kernel);
 /* Threads of a block. */
 int cuda_kernel_threads(cuda_kernel kernel);

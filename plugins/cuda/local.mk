@@ -41,6 +41,7 @@ plugins_cuda_libweftcuda_la_SOURCES = \
 	plugins/cuda/float8.c \
 	plugins/cuda/kernels.c \
 	plugins/cuda/launch.c \
+	plugins/cuda/move.c \
 	plugins/cuda/ops_attention.c \
 	plugins/cuda/ops_dense.c \
 	plugins/cuda/ops_dnn.c \
@@ -150,7 +151,8 @@ plugins_cuda_test_libemulated_la_CFLAGS = $(AM_CFLAGS) $(CUDA_SANITIZE)
 
 check_PROGRAMS += plugins/cuda/test/test_cuda_kernels plugins/cuda/test/test_cuda_attention \
 	plugins/cuda/test/test_cuda_products plugins/cuda/test/test_cuda_far \
-	plugins/cuda/test/test_cuda_work plugins/cuda/test/test_emulate
+	plugins/cuda/test/test_cuda_work plugins/cuda/test/test_cuda_moves \
+	plugins/cuda/test/test_emulate
 plugins_cuda_test_test_cuda_kernels_SOURCES = plugins/cuda/test/test_cuda_kernels.c $(trial_ops) \
 	plugins/cuda/test/machine.c
 plugins_cuda_test_test_cuda_kernels_LDADD = plugins/cuda/test/libemulated.la $(cuda_emulated) \
@@ -184,6 +186,12 @@ plugins_cuda_test_test_cuda_work_LDADD = $(plugins_cuda_test_test_cuda_kernels_L
 plugins_cuda_test_test_cuda_work_DEPENDENCIES = $(plugins_cuda_test_test_cuda_kernels_DEPENDENCIES)
 plugins_cuda_test_test_cuda_work_CPPFLAGS = $(plugins_cuda_test_test_cuda_kernels_CPPFLAGS)
 plugins_cuda_test_test_cuda_work_CFLAGS = $(plugins_cuda_test_test_cuda_kernels_CFLAGS)
+
+plugins_cuda_test_test_cuda_moves_SOURCES = plugins/cuda/test/test_cuda_moves.c
+plugins_cuda_test_test_cuda_moves_LDADD = $(plugins_cuda_test_test_cuda_kernels_LDADD)
+plugins_cuda_test_test_cuda_moves_DEPENDENCIES = $(plugins_cuda_test_test_cuda_kernels_DEPENDENCIES)
+plugins_cuda_test_test_cuda_moves_CPPFLAGS = $(plugins_cuda_test_test_cuda_kernels_CPPFLAGS)
+plugins_cuda_test_test_cuda_moves_CFLAGS = $(plugins_cuda_test_test_cuda_kernels_CFLAGS)
 
 plugins_cuda_test_test_cuda_far_SOURCES = plugins/cuda/test/test_cuda_far.c $(trial_ops) \
 	plugins/cuda/test/machine.c

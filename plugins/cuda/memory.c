@@ -114,27 +114,12 @@ weft_status cuda_download(void *self, weft_queue *queue, void *to_host, const vo
 
 /* ---- moves ---- */
 
-_Static_assert((int)WEFT_BOX_DIMS < (int)CUDA_MOST_DIMS, "a box and its run must fit into a move");
-
 weft_status cuda_move(void *self, weft_queue *queue, const weft_box *boxes, int n, weft_error *err)
 {
     cuda *c = self;
     weft_status s = WEFT_OK;
-    for (int i = 0; i < n && !s; i++) {
-        const weft_box *b = &boxes[i];
-        cuda_move_args a = {.from = b->from, .to = b->to, .n_dims = WEFT_BOX_DIMS + 1};
-        int64_t bytes = b->bytes;
-        for (int d = 0; d < WEFT_BOX_DIMS; d++) {
-            a.size[d] = b->n[d];
-            a.from_step[d] = b->from_stride[d];
-            a.to_step[d] = b->to_stride[d];
-            bytes *= b->n[d];
-        }
-        a.size[WEFT_BOX_DIMS] = b->bytes;
-        if (bytes > 0)
-            s = cuda_launch(queue ? queue : &c->queues[0], CUDA_KERNEL_move, &a,
-                            cuda_chunk_blocks(bytes / 2 + 1), err);
-    }
+    for (int i = 0; i < n && !s; i++)
+        s = cuda_box_move(queue ? queue : &c->queues[0], &boxes[i], err);
     return s;
 }
 

@@ -242,14 +242,14 @@ static weft_status move_part(const weft_call *call, const weft_tensor *whole,
         inner *= d > dim ? part->size[d] : 1;
     }
     unsigned char *in_whole = (unsigned char *)whole->data + i * inner;
-    cuda_move_args a = {.from = joins ? part->data : in_whole,
-                        .to = joins ? in_whole : part->data,
-                        .size = {outer, inner},
-                        .from_step = {joins ? inner : n * inner},
-                        .to_step = {joins ? n * inner : inner},
-                        .n_dims = 2};
-    return cuda_launch(call->queue, CUDA_KERNEL_move, &a, cuda_chunk_blocks(outer * inner / 2),
-                       err);
+    const int64_t whole_step = n * inner;
+    const weft_box box = {.from = joins ? part->data : in_whole,
+                          .to = joins ? in_whole : part->data,
+                          .bytes = inner,
+                          .n = {outer, 1, 1, 1},
+                          .from_stride = {joins ? inner : whole_step},
+                          .to_stride = {joins ? whole_step : inner}};
+    return cuda_box_move(call->queue, &box, err);
 }
 
 weft_status cuda_chunk_launch(const weft_call *call, weft_error *err)

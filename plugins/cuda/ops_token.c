@@ -182,10 +182,8 @@ static weft_status copy_cache(const weft_call *call, weft_error *err)
 {
     const weft_tensor *was = &call->ins[0], *out = &call->outs[0];
     int64_t bytes = weft_tensor_count(was) * (int64_t)weft_dtype_size(was->dtype);
-    cuda_move_args move = {.from = was->data, .to = out->data, .size = {bytes}, .n_dims = 1};
-    if (was->data == out->data)
-        return WEFT_OK;
-    return cuda_launch(call->queue, CUDA_KERNEL_move, &move, cuda_chunk_blocks(bytes / 2), err);
+    const weft_box box = weft_box_of(out->data, was->data, bytes);
+    return was->data == out->data ? WEFT_OK : cuda_box_move(call->queue, &box, err);
 }
 
 static weft_status launch_repeat(const weft_call *call, bool backward, weft_error *err)

@@ -164,11 +164,8 @@ weft_status cuda_product_clear(const weft_call *call, weft_error *err)
 {
     const weft_tensor *out = &call->outs[0];
     int64_t bytes = weft_tensor_count(out) * (int64_t)weft_dtype_size(out->dtype);
-    cuda_move_args zeros = {.to = out->data, .size = {bytes}, .n_dims = 1};
-    if (call->accumulate || bytes == 0)
-        return WEFT_OK;
-    return cuda_launch(call->queue, CUDA_KERNEL_move, &zeros, cuda_chunk_blocks(bytes / 2 + 1),
-                       err);
+    const weft_box zeros = weft_box_of(out->data, NULL, bytes);
+    return call->accumulate ? WEFT_OK : cuda_box_move(call->queue, &zeros, err);
 }
 
 weft_status cuda_product_launch(const weft_call *call, weft_error *err)

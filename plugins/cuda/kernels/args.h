@@ -102,12 +102,15 @@ typedef struct cuda_adamw_args {
     double beta1, beta2, eps, weight_decay;
 } cuda_adamw_args;
 
-/* Copies between boxes of bytes: size[0] is the outermost; the last dim is contiguous in both. */
+/* Copies between boxes of words: size[0] is the outermost. Steps are in bytes. */
 typedef struct cuda_move_args {
     const unsigned char *from; /* NULL: zeros */
     unsigned char *to;
     int64_t size[CUDA_MOST_DIMS], from_step[CUDA_MOST_DIMS], to_step[CUDA_MOST_DIMS];
-    int32_t n_dims;
+    int64_t words;                   /* of all dims */
+    uint32_t factor[CUDA_MOST_DIMS]; /* x / size = x * factor >> 32 >> shift; 0: it is not */
+    int32_t shift[CUDA_MOST_DIMS];
+    int32_t n_dims, word; /* bytes of a word: 16, 4, 2 or 1 */
 } cuda_move_args;
 
 /* n_from arrays become one, which goes to n_to places: see weft_reduction. */

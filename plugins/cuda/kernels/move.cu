@@ -1,43 +1,39 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Copies between strided boxes of bytes; zeros where there is nothing to copy from. In words of 16
- * bytes where both sides allow it. */
+/* Copies between strided boxes of bytes; zeros where there is nothing to copy from. */
 #include "kernel.h"
+
+/* rest / size[d]; factor 0: there are too many words for a prepared division. */
+static __device__ inline int64_t divide(const cuda_move_args &a, int64_t rest, int d)
+{
+    return a.factor[d] ? (uint32_t)((uint64_t)(uint32_t)rest * a.factor[d] >> 32) >> a.shift[d]
+                       : rest / a.size[d];
+}
 
 template <typename WORD> static __device__ inline void move_words(const cuda_move_args &a)
 {
-    int last = a.n_dims - 1;
-    int64_t run = a.size[last] / (int64_t)sizeof(WORD), all = run;
-    for (int d = 0; d < last; d++)
-        all *= a.size[d];
-    for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < all;
+    for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < a.words;
          i += (int64_t)gridDim.x * blockDim.x) {
-        int64_t rest = i / run, from = i % run * (int64_t)sizeof(WORD), to = from;
-        for (int d = last - 1; d >= 0; d--) {
-            int64_t at = rest % a.size[d];
-            rest /= a.size[d];
+        int64_t rest = i, from = 0, to = 0;
+        for (int d = a.n_dims - 1; d > 0; d--) {
+            const int64_t above = divide(a, rest, d), at = rest - above * a.size[d];
             from += at * a.from_step[d];
             to += at * a.to_step[d];
+            rest = above;
         }
         WORD zero = {};
+        from += rest * a.from_step[0];
+        to += rest * a.to_step[0];
         *(WORD *)(a.to + to) = a.from ? *(const WORD *)(a.from + from) : zero;
     }
 }
 
-static __device__ inline bool fits(const cuda_move_args &a, uintptr_t size)
-{
-    uintptr_t all = (uintptr_t)a.from | (uintptr_t)a.to | (uintptr_t)a.size[a.n_dims - 1];
-    for (int d = 0; d < a.n_dims - 1; d++)
-        all |= (uintptr_t)a.from_step[d] | (uintptr_t)a.to_step[d];
-    return all % size == 0;
-}
-
 WEFT_KERNEL(move, cuda_move_args, CUDA_THREADS)
 {
-    if (fits(a, 16))
+    if (a.word == 16)
         move_words<uint4>(a);
-    else if (fits(a, 4))
+    else if (a.word == 4)
         move_words<uint32_t>(a);
-    else if (fits(a, 2))
+    else if (a.word == 2)
         move_words<uint16_t>(a);
     else
         move_words<unsigned char>(a);

@@ -8,7 +8,7 @@
  * WEFT_FAKE_CUDA_GPUS    how many GPUs there are (default 1)
  * WEFT_FAKE_CUDA_FAIL    the number of the call that fails; so do all after it
  * WEFT_FAKE_CUDA_FAULT   the number of the launch that fails when it is run, not when enqueued
- * WEFT_FAKE_CUDA_SKIP    a kernel that does nothing
+ * WEFT_FAKE_CUDA_SKIP    a kernel that does nothing, or cuMemcpyDtoDAsync
  * WEFT_FAKE_CUDA_REFUSE  the number of the call that is refused, and no other
  * WEFT_FAKE_CUDA_VERSION what the driver says it is for (default 13000, CUDA 13.0)
  * WEFT_FAKE_CUDA_LARGEST more bytes than these at once are out of memory

@@ -191,6 +191,17 @@ EXPORT CUresult cuMemcpyDtoHAsync(void *to, CUdeviceptr from, size_t bytes, CUst
     return r;
 }
 
+EXPORT CUresult cuMemcpyDtoDAsync(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream)
+{
+    const char *skip = getenv("WEFT_FAKE_CUDA_SKIP");
+    copy c = {(void *)(uintptr_t)to, (const void *)(uintptr_t)from, bytes, 0, 0};
+    CUresult r = check(c.to, NULL, bytes, stream);
+    r = r != CUDA_SUCCESS ? r : check(c.from, NULL, bytes, stream);
+    if (skip && strcmp(skip, "cuMemcpyDtoDAsync") == 0)
+        c.bytes = 0;
+    return r != CUDA_SUCCESS ? r : enqueue(stream, c);
+}
+
 EXPORT CUresult cuMemsetD8Async(CUdeviceptr to, unsigned char value, size_t bytes, CUstream stream)
 {
     copy c = {(void *)(uintptr_t)to, NULL, bytes, value, 0};
