@@ -152,25 +152,38 @@ static __device__ inline uint32_t quantised(float x, float scale, bool e5m2)
     return to_f8(fabsf(x) <= 3.4028234e38f ? x * scale : x - x, e5m2);
 }
 
+/* The scales of the 8 elements from i on: read once where one is for all of them. */
+static __device__ inline void load_scales(const cuda_quantise_args &a, int64_t i, float scale[8])
+{
+    int64_t row = a.keep ? i / a.width : 0, column = a.keep ? i - row * a.width : 0;
+    const bool several = a.keep && column + 8 > a.width, by_column = a.keep == CUDA_KEEP_COLUMNS;
+    if (by_column && !several) {
+        load8(a.scale, column, a.width, scale);
+        return;
+    }
+    float one = get(a.scale, by_column ? column : row);
+    EACH8(k)
+    {
+        if (k > 0 && several && i + k < a.n) {
+            if (++column == a.width)
+                row++, column = 0;
+            one = get(a.scale, by_column ? column : row);
+        }
+        scale[k] = one;
+    }
+}
+
 WEFT_KERNEL(quantise, cuda_quantise_args, CUDA_THREADS)
 {
     uint8_t *out = (uint8_t *)a.out.data;
     FOR_CHUNKS(i, a.n)
     {
-        float x[8];
+        float x[8], scale[8];
         uint32_t codes[8];
-        int64_t row = a.keep ? i / a.width : 0, column = a.keep ? i - row * a.width : 0;
         load8(a.x, i, a.n, x);
+        load_scales(a, i, scale);
         EACH8(k)
-        {
-            if (a.keep && column == a.width && i + k < a.n) {
-                row++;
-                column = 0;
-            }
-            int64_t at = i + k >= a.n ? 0 : a.keep == CUDA_KEEP_COLUMNS ? column : row;
-            codes[k] = quantised(x[k], get(a.scale, at), a.e5m2);
-            column++;
-        }
+        codes[k] = quantised(x[k], scale[k], a.e5m2);
         if (i + 8 <= a.n && ((uintptr_t)out & 7) == 0) {
             *(uint2 *)(out + i) =
                 make_uint2(codes[0] | codes[1] << 8 | codes[2] << 16 | codes[3] << 24,
