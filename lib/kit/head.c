@@ -111,7 +111,8 @@ static void cut(weft_graph *g, const char *head, const char *what, weft_value *v
 }
 
 /* The sum of the losses of one chunk's tokens. Cross-entropy is four ops, so that a sharded
- * vocabulary needs no rule of its own. */
+ * vocabulary needs no rule of its own. A backward begins with the last: sumexp's gradient is
+ * written over all logits once, and pick's is one more number for each token. */
 static weft_value *chunk_loss(weft_graph *g, const char *head, int c, weft_value *x,
                               weft_value *weight, weft_value *labels)
 {
@@ -122,8 +123,8 @@ static weft_value *chunk_loss(weft_graph *g, const char *head, int c, weft_value
     weft_value *logits = weft_linear(g, name[0], x, weight);
     weft_set_role(g, logits, "logits");
     weft_value *max = weft_add1(g, "max_v", name[1], logits);
-    weft_value *sum = weft_add2(g, "sumexp", name[2], logits, max);
     weft_value *target = weft_add2(g, "pick", name[3], logits, labels);
+    weft_value *sum = weft_add2(g, "sumexp", name[2], logits, max);
     weft_value *nll = weft_add(g, "nll", name[4], 4, (weft_value *[]){max, sum, target, labels});
     return weft_add1(g, "sum", name[5], nll);
 }
