@@ -433,7 +433,7 @@ run_fixture_sources = \
 	tests/fixtures/run/reach.c \
 	tests/fixtures/run/recorded.c \
 	tests/fixtures/run/relinear.c \
-	tests/fixtures/run/sent.c \
+	tests/fixtures/run/selective.c tests/fixtures/run/sent.c \
 	tests/fixtures/run/skew.c \
 	tests/fixtures/run/slip.c \
 	tests/fixtures/run/slow_rank.c \

@@ -90,17 +90,10 @@ static void differ_plugins(const json_t *a, const json_t *b, json_t *out)
 /* A checkpoint has values as they were written: 1e-3, 10k, on. */
 static double number_of(const char *text)
 {
-    static const struct {
-        const char *word;
-        double times;
-    } words[] = {{"", 1},      {"k", 1e3},      {"M", 1e6},        {"G", 1e9},
-                 {"Ki", 1024}, {"Mi", 1048576}, {"Gi", 1073741824}};
-    char *end = NULL;
-    const double x = text ? strtod(text, &end) : NAN;
-    for (size_t i = 0; end && end != text && i < sizeof words / sizeof *words; i++)
-        if (strcmp(end, words[i].word) == 0)
-            return x * words[i].times;
     static const char *const said[] = {"no", "yes", "false", "true", "off", "on"};
+    double x;
+    if (text && weft_parse_number(text, &x))
+        return x;
     for (int i = 0; text && i < 6; i++)
         if (strcmp(text, said[i]) == 0)
             return i % 2;

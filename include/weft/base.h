@@ -169,6 +169,9 @@ void weft_print_bytes(weft_text *text, double bytes);
  * nothing, in upper or lower case. false: it is none, or less than 0, or 2^62 and more; *bytes is
  * as before. */
 bool weft_parse_bytes(const char *text, double *bytes);
+/* Reads a number as an INI has it: decimal, with k, M, G, T, Ki, Mi, Gi or nothing behind it.
+ * false: it is none, or is not finite; *number is as before. */
+bool weft_parse_number(const char *text, double *number);
 /* The text, never NULL. */
 const char *weft_text_get(const weft_text *text);
 

@@ -116,6 +116,9 @@ weft_status weft_profile_read(const weft_params *params, const char *key, weft_p
                               weft_error *err);
 const weft_device_rates *weft_profile_rates(const weft_profile *profile); /* live as long */
 void weft_profile_destroy(weft_profile *profile);
+/* An estimate of what a GPU takes beside a plan's memory: its context, kernels, and graphs of so
+ * many launches. Without a number of multiprocessors it is that of a typical one. */
+size_t weft_gpu_bytes(const weft_device_rates *rates, int64_t captured);
 
 /* plugin.h; what `counts` gives at most. */
 struct weft_report;

@@ -194,6 +194,7 @@ typedef struct weft_task {
     weft_part part;
     int stage;           /* of F, B and W; else 0 */
     int64_t micro_batch; /* of F, B and W, from 0 on; else -1 */
+    weft_where at;       /* in a file that says so, for messages */
 } weft_task;
 
 /* The lists of all ranks of a pipeline, while a schedule makes them. */
@@ -201,6 +202,9 @@ typedef struct weft_tasks weft_tasks;
 /* Appends a task to a rank's list. */
 weft_status weft_tasks_add(weft_tasks *tasks, int rank, weft_part part, int stage,
                            int64_t micro_batch, weft_error *err);
+/* Where the tasks that are added from now on stand; WEFT_NOWHERE at first. The file's name is kept
+ * as it is. */
+void weft_tasks_set_where(weft_tasks *tasks, weft_where at);
 
 /* A pipeline that wants a schedule. */
 typedef struct weft_pipeline_view {

@@ -89,10 +89,20 @@ static weft_status refuse_name(weft_where at, const char *word, weft_error *err)
     return s;
 }
 
+static weft_status read_file(weft_where at, const char *path, weft_settings **out, weft_error *err)
+{
+    weft_status s = weft_settings_read(path, out, err);
+    if (s || weft_section_find(*out, "gpu"))
+        return s;
+    return weft_fail(err, WEFT_ERR_INPUT, at,
+                     "%s has no section [gpu], where a GPU's numbers stand: it is no GPU's file",
+                     path);
+}
+
 static weft_status read_named(weft_where at, const char *word, weft_settings **out, weft_error *err)
 {
     if (is_path(word))
-        return weft_settings_read(word, out, err);
+        return read_file(at, word, out, err);
     for (const weft_own_profile *p = weft_own_profiles; p->name; p++)
         if (strcasecmp(p->name, word) == 0)
             return weft_settings_read_text(p->name, p->text, strlen(p->text), out, err);
@@ -105,20 +115,10 @@ static weft_status read_named(weft_where at, const char *word, weft_settings **o
  * memory. */
 static const char *plain_number(weft_pool *pool, const char *text)
 {
-    static const struct {
-        const char *suffix;
-        double factor;
-    } units[] = {{"k", 1e3},      {"M", 1e6},      {"G", 1e9},     {"T", 1e12},
-                 {"Ki", 1 << 10}, {"Mi", 1 << 20}, {"Gi", 1 << 30}};
-    const size_t n = strspn(text, "0123456789.");
-    char *end;
-    for (size_t i = 0; n && i < sizeof units / sizeof *units; i++)
-        if (strcmp(text + n, units[i].suffix) == 0) {
-            const double value = strtod(text, &end);
-            return end == text + n ? weft_pool_format(pool, "%.17g", value * units[i].factor)
-                                   : text;
-        }
-    return text;
+    double value;
+    const bool plain = !text[strspn(text, "0123456789+-.eE")];
+    return plain || !weft_parse_number(text, &value) ? text
+                                                     : weft_pool_format(pool, "%.17g", value);
 }
 
 static const weft_param *find_param(const char *word, size_t n)
@@ -285,4 +285,23 @@ void weft_profile_destroy(weft_profile *profile)
     if (profile)
         weft_settings_destroy(profile->settings);
     weft_free(profile);
+}
+
+/* ---- memory beside the plan's: guesses, none of them measured ---- */
+
+/* A context: what the driver keeps, and a stack of 1 KiB for each of 2048 threads of every
+ * multiprocessor; weft's kernels and those of cuBLASLt that are called; a node of a graph with its
+ * arguments. */
+enum {
+    CONTEXT = 256 << 20,
+    STACKS = 2 << 20,
+    KERNELS = 96 << 20,
+    NODE = 4 << 10,
+    TYPICAL_SMS = 80
+};
+
+size_t weft_gpu_bytes(const weft_device_rates *rates, int64_t captured)
+{
+    const int sms = rates->sms ? rates->sms : TYPICAL_SMS;
+    return (size_t)CONTEXT + (size_t)KERNELS + (size_t)sms * STACKS + (size_t)captured * NODE;
 }

@@ -84,8 +84,9 @@ void weft_loss_push_term(weft_graph *g, const char *name, weft_value *v)
     weft_graph_push(g, (void ***)&g->terms, &g->n_terms, &g->terms_capacity, t);
 }
 
-static void add_term(weft_graph *g, const char *name, weft_value *term)
+static void add_term(weft_graph *g, const char *name, weft_value *x, weft_value *factor)
 {
+    weft_value *term = weft_add2(g, "scale", "loss", x, factor);
     if (!term)
         return;
     weft_loss_push_term(g, name, term);
@@ -100,7 +101,7 @@ void weft_loss_add_sum(weft_graph *g, const char *name, weft_value *sum, double 
         return;
     }
     weft_value *factor = times(g, inverse_tokens(g), weight);
-    add_term(g, name, weft_add2(g, "scale", "loss", sum, factor));
+    add_term(g, name, sum, factor);
 }
 
 void weft_loss_add_shifted(weft_graph *g, const char *name, weft_value *sum, double weight,
@@ -112,7 +113,7 @@ void weft_loss_add_shifted(weft_graph *g, const char *name, weft_value *sum, dou
     weft_value *count = weft_add1(g, "count_valid", NULL, weft_add_input(g, labels));
     weft_value *factor = times(g, weft_add1(g, "reciprocal", NULL, count), weight);
     weft_graph_set_block(g, WEFT_BLOCK_HEAD);
-    add_term(g, name, weft_add2(g, "scale", "loss", sum, factor));
+    add_term(g, name, sum, factor);
 }
 
 /* The same number for every token of the micro-batch. */
@@ -124,7 +125,7 @@ static void add_each(weft_graph *g, const char *name, weft_value *scalar, double
         return;
     }
     weft_value *factor = constant(g, weight / (double)g->config.sizes.micro_batches);
-    add_term(g, name, weft_add2(g, "scale", "loss", scalar, factor));
+    add_term(g, name, scalar, factor);
 }
 
 weft_status weft_loss_check_name(weft_graph *g, const char *name)

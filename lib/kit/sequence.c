@@ -1,8 +1,39 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The order in which places of the sequence lie in memory. */
+/* The sequence: what cuts it, and the order in which its places lie in memory. */
 #include "compile/graph/graph.h"
 
 #include <string.h>
+
+static bool is_sequence(const char *dim)
+{
+    const size_t n = strlen(dim);
+    return strcmp(dim, "seq") == 0 || (n > 4 && strcmp(dim + n - 4, "_seq") == 0);
+}
+
+static bool speaks_of(weft_rule_of of, const char *pattern, const weft_value *v)
+{
+    return of == WEFT_RULE_INPUT ? weft_node_is(v->node, WEFT_OP_INPUT)
+                                 : v->role && strcmp(v->role, pattern) == 0;
+}
+
+void weft_add_rule_seq(weft_graph *g, weft_rule_of of, const char *pattern, const char *axis)
+{
+    const char *cut[WEFT_MAX_DIMS];
+    int n_cut = 0;
+    for (const weft_node *n = weft_graph_first(g); n; n = n->next)
+        for (int d = 0; n->n_outs && d < n->outs[0]->n_dims && n_cut < WEFT_MAX_DIMS; d++) {
+            const char *dim = n->outs[0]->dims[d].name;
+            bool stays = !is_sequence(dim) || !speaks_of(of, pattern, n->outs[0]);
+            for (int i = 0; i < n_cut && !stays; i++)
+                stays = strcmp(cut[i], dim) == 0;
+            if (stays)
+                continue;
+            cut[n_cut++] = dim;
+            weft_add_rule(g, of, pattern, dim, axis);
+        }
+    if (n_cut == 0)
+        weft_add_rule(g, of, pattern, "seq", axis);
+}
 
 static bool is_permutation(weft_graph *g, const int32_t *order, int64_t n)
 {

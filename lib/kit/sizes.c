@@ -5,6 +5,26 @@
 #include <string.h>
 #include <weft/base.h>
 
+bool weft_parse_number(const char *text, double *number)
+{
+    static const struct {
+        const char *suffix;
+        double factor;
+    } units[] = {{"", 1},     {"k", 1e3},      {"M", 1e6},      {"G", 1e9},
+                 {"T", 1e12}, {"Ki", 0x1p+10}, {"Mi", 0x1p+20}, {"Gi", 0x1p+30}};
+    char *end;
+    const double n = strtod(text, &end);
+    /* neither hexadecimal numbers nor "inf" and "nan" */
+    if (end == text || end != text + strspn(text, "0123456789+-.eE"))
+        return false;
+    for (size_t i = 0; i < sizeof units / sizeof units[0]; i++)
+        if (strcmp(end, units[i].suffix) == 0 && isfinite(n * units[i].factor)) {
+            *number = n * units[i].factor;
+            return true;
+        }
+    return false;
+}
+
 bool weft_parse_bytes(const char *text, double *bytes)
 {
     static const struct {

@@ -10,7 +10,8 @@ enum {
     MOST_POLISH = 29, /* and by the planner alone: small steps from the best */
     FEW = 20000,      /* choices, which are all looked at */
     SMALL = 300,  /* values, times ranks: plans that take no time. Steps are always made there, */
-    LARGE = 20000 /* and never in plans that take a second: there 99 % used is enough */
+    SLOW = 4000,  /* of plans that take half a second 99 % used is enough, */
+    LARGE = 20000 /* and in those that take several no steps are made */
 };
 
 /* ---- a choice, and what it should take ---- */
@@ -256,9 +257,8 @@ void ac_try_next(const ac_budget *a, ac_stage *st, int tries)
     const bool both = st->fits >= 0 && st->exceeds < INT64_MAX;
     if (aim >= st->exceeds || (both && aim <= st->fits))
         aim = both ? st->fits + (st->exceeds - st->fits) / 2 : st->exceeds - 1;
-    const bool large = (int64_t)a->n_values * a->n_stages > LARGE,
-               used = large && tries > 1 && st->planned <= a->limit &&
-                      a->limit - st->planned <= a->limit / 100,
+    const bool slow = (int64_t)a->n_values * a->n_stages > SLOW,
+               used = slow && st->best.known && a->limit - st->best_planned <= a->limit / 100,
                close = used || (both && st->exceeds - st->fits <= a->limit / 2000);
     if (!close && tries < MOST_TRIES && ac_choose(a, st, aim, -1, &st->now)) {
         for (int64_t up = aim; both && st->now.model <= st->fits && up < st->exceeds - 1;) {

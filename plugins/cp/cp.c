@@ -4,8 +4,6 @@
  * follows from placement. */
 #include "cp.h"
 
-#include <string.h>
-
 static const char *const attentions[] = {"auto", "ring", "gather", NULL},
                          *const balances[] = {"head_tail", "none", NULL},
                          *const reductions[] = {"auto", "f32", NULL};
@@ -75,38 +73,6 @@ static void set_attention(weft_graph *g, const cp *self, weft_node *n)
         weft_set_mark(g, n->ins[i], WEFT_MARK_WIDE_GRADIENT, 1);
 }
 
-static bool has_rule(const weft_graph *g, const char *dim)
-{
-    weft_table_rule r;
-    for (int i = 0; weft_graph_rule(g, i, &r); i++)
-        if (r.of == WEFT_RULE_INPUT && !r.pattern && !r.text && strcmp(r.axis, "cp") == 0 &&
-            r.dim && strcmp(r.dim, dim) == 0)
-            return true;
-    return false;
-}
-
-/* Is it called seq, or something_seq, as where a model has several sequences? */
-static bool is_sequence(const char *dim)
-{
-    const size_t n = strlen(dim);
-    return strcmp(dim, "seq") == 0 || (n > 4 && strcmp(dim + n - 4, "_seq") == 0);
-}
-
-static void cut_inputs(weft_graph *g)
-{
-    bool any = false;
-    for (weft_node *n = weft_graph_first(g); n && !weft_graph_status(g); n = n->next) {
-        const weft_value *v = n->outs[0];
-        for (int d = 0; d < v->n_dims && weft_node_is(n, WEFT_OP_INPUT); d++)
-            if (is_sequence(v->dims[d].name) && !has_rule(g, v->dims[d].name)) {
-                weft_add_rule(g, WEFT_RULE_INPUT, NULL, v->dims[d].name, "cp");
-                any = true;
-            }
-    }
-    if (!any)
-        weft_add_rule(g, WEFT_RULE_INPUT, NULL, "seq", "cp");
-}
-
 /* Nothing of the balance is needed where every place sees all others. */
 static bool is_causal(const weft_node *attention)
 {
@@ -120,7 +86,7 @@ static void cut_sequence(void *self, weft_graph *g)
     if (weft_mesh_find(weft_graph_mesh(g), "cp") < 0)
         return;
     bool causal = false;
-    cut_inputs(g);
+    weft_add_rule_seq(g, WEFT_RULE_INPUT, NULL, "cp");
     weft_add_regather(g, "cp");
     for (weft_node *n = weft_graph_first(g); n && !weft_graph_status(g); n = n->next)
         if (weft_node_in(n, "attention")) {

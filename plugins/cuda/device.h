@@ -16,8 +16,6 @@ typedef struct cuda_gpu {
 /* Reads [cuda] gpu; *profile: NULL before, and the caller's to destroy. */
 weft_status cuda_gpu_read(const weft_params *params, weft_profile **profile, cuda_gpu *gpu,
                           weft_error *err);
-/* Context, kernels and graphs of so many launches: an estimate. */
-size_t cuda_gpu_library_bytes(const cuda_gpu *gpu, int64_t captured);
 /* What a run's memory takes beyond what was asked for, at most, where it comes in whole pages. */
 size_t cuda_gpu_rounding_bytes(void);
 

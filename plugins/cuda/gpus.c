@@ -14,18 +14,7 @@ weft_status cuda_gpu_read(const weft_params *params, weft_profile **profile, cud
     return s;
 }
 
-/* ---- memory beside the plan's: guesses, none of them measured ---- */
-
-/* A context: what the driver keeps, and a stack of 1 KiB for each of 2048 threads of every
- * multiprocessor; weft's kernels and those of cuBLASLt that are called; a node of a graph with its
- * arguments. */
-enum {
-    CONTEXT = 256 << 20,
-    STACKS = 2 << 20,
-    KERNELS = 96 << 20,
-    NODE = 4 << 10,
-    TYPICAL_SMS = 80
-};
+/* ---- memory beside the plan's: a guess, not measured ---- */
 
 /* Of exportable memory, as cuMemGetAllocationGranularity has it on all GPUs so far; and in how many
  * pieces a run has its memory: arena, state, inputs of micro-batches and of steps, caches. */
@@ -34,10 +23,4 @@ enum { GRANULARITY = 2 << 20, PIECES = 5 };
 size_t cuda_gpu_rounding_bytes(void)
 {
     return (size_t)PIECES * GRANULARITY;
-}
-
-size_t cuda_gpu_library_bytes(const cuda_gpu *gpu, int64_t captured)
-{
-    const int sms = gpu->rates.sms ? gpu->rates.sms : TYPICAL_SMS;
-    return (size_t)CONTEXT + (size_t)KERNELS + (size_t)sms * STACKS + (size_t)captured * NODE;
 }

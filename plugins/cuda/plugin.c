@@ -404,7 +404,7 @@ static void device_describe(void *self, weft_text *text)
 static size_t device_library_bytes(void *self, int64_t captured)
 {
     const cuda *c = self;
-    return cuda_gpu_library_bytes(&c->gpu, c->capture ? captured : 0) +
+    return weft_gpu_bytes(&c->gpu.rates, c->capture ? captured : 0) +
            (c->exports ? cuda_gpu_rounding_bytes() : 0);
 }
 

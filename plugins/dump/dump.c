@@ -42,20 +42,11 @@ static int count_words(const weft_params *p, const char *key)
     return n;
 }
 
-/* The word was checked to be a number, perhaps with one of these suffixes. */
-static int64_t number_of(const char *word)
+static int64_t step_of(const char *word)
 {
-    static const struct {
-        const char *suffix;
-        int64_t times;
-    } suffixes[] = {{"k", 1000},     {"M", 1000000},  {"G", 1000000000},
-                    {"Ki", 1 << 10}, {"Mi", 1 << 20}, {"Gi", 1 << 30}};
-    char *end = NULL;
-    int64_t x = strtoll(word, &end, 10);
-    for (size_t i = 0; i < sizeof suffixes / sizeof suffixes[0]; i++)
-        if (strcmp(end, suffixes[i].suffix) == 0)
-            return x * suffixes[i].times;
-    return x;
+    double n = 0;
+    weft_parse_number(word, &n); /* it was checked to be one */
+    return (int64_t)n;
 }
 
 static weft_status read_steps(dump *self, weft_error *err)
@@ -66,7 +57,7 @@ static weft_status read_steps(dump *self, weft_error *err)
     if (!self->steps)
         return weft_fail_memory(err);
     for (int i = 0; i < self->n_steps; i++)
-        self->steps[i] = number_of(weft_params_word(p, "steps", i));
+        self->steps[i] = step_of(weft_params_word(p, "steps", i));
     return WEFT_OK;
 }
 

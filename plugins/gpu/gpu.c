@@ -37,14 +37,9 @@ static void destroy(void *self)
 
 /* ---- the device ---- */
 
-/* As cuda's estimate: a context, stacks of all multiprocessors, kernels, nodes of graphs. */
-enum { CONTEXT = 256 << 20, STACKS = 2 << 20, KERNELS = 96 << 20, NODE = 4 << 10 };
-
 static size_t library_bytes(void *self, int64_t captured)
 {
-    const weft_device_rates *rates = weft_profile_rates(((const gpu *)self)->profile);
-    return (size_t)CONTEXT + (size_t)KERNELS + (size_t)rates->sms * STACKS +
-           (size_t)captured * NODE;
+    return weft_gpu_bytes(weft_profile_rates(((const gpu *)self)->profile), captured);
 }
 
 /* Each rank has its own, whatever carries what they send. */

@@ -61,8 +61,6 @@ bool hf_model_lists(const hf_model *m, const char *key, int64_t number);
 int64_t hf_model_int(const hf_model *m, const char *key);
 /* A number as text that reads back as it is, at its shortest. */
 const char *hf_number(char buffer[32], double x);
-/* As an INI may write it, "4k"; false: it is none. */
-bool hf_read_number(const char *text, double *out);
 bool hf_says_yes(const char *text);
 /* A list as the model has it: its numbers with a blank between, or what follows from other keys. */
 void hf_model_list(const hf_model *m, const hf_value *v, char text[512]);

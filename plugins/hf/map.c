@@ -176,7 +176,7 @@ static size_t read_factor(const hf_model *m, const char *text, double *out, bool
         size_t n = strcspn(c, "*/+() ");
         snprintf(word, sizeof word, "%.*s", (int)n, c);
         const hf_value *v = hf_model_find(m, word);
-        if (v ? hf_value_number(v, &x) : hf_read_number(word, &x))
+        if (v ? hf_value_number(v, &x) : weft_parse_number(word, &x))
             *out += x;
         else
             *known = false;

@@ -20,25 +20,6 @@ const char *hf_number(char buffer[32], double x)
     return buffer;
 }
 
-bool hf_read_number(const char *text, double *out)
-{
-    static const struct {
-        const char *suffix;
-        double factor;
-    } units[] = {{"", 1},      {"k", 1e3},      {"M", 1e6},        {"G", 1e9},
-                 {"Ki", 1024}, {"Mi", 1048576}, {"Gi", 1073741824}};
-    char *end;
-    if (!text[strspn(text, "+-.")] || !strchr("0123456789", text[strspn(text, "+-.")]))
-        return false;
-    *out = strtod(text, &end);
-    for (size_t i = 0; i < sizeof units / sizeof units[0]; i++)
-        if (end != text && strcmp(end, units[i].suffix) == 0) {
-            *out *= units[i].factor;
-            return isfinite(*out);
-        }
-    return false;
-}
-
 static bool is_one_of(const char *text, const char *const words[4])
 {
     for (int i = 0; i < 4; i++)
@@ -62,7 +43,7 @@ bool hf_value_number(const hf_value *v, double *out)
         return false;
     *out = hf_says_yes(v->text);
     if (v->param->type == WEFT_PARAM_INT || v->param->type == WEFT_PARAM_REAL)
-        return hf_read_number(v->text, out);
+        return weft_parse_number(v->text, out);
     return *out != 0 || is_one_of(v->text, no);
 }
 
@@ -170,7 +151,7 @@ double hf_model_operand(const hf_model *m, const weft_hf_key *keys, const weft_h
     double x;
     char text[64];
     snprintf(text, sizeof text, "%.*s", (int)n, word);
-    if (hf_read_number(text, &x))
+    if (weft_parse_number(text, &x))
         return x;
     for (const weft_hf_key *k = keys; k < below; k++) {
         const hf_value *v = k->key && strcmp(k->name, text) == 0 ? hf_model_find(m, k->key) : NULL;

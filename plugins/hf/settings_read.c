@@ -77,7 +77,7 @@ static bool take_preset(const hf_model *m, hf_value *v)
         c += strspn(c, " ");
         const size_t length = strcspn(c, " ="), behind = length + strspn(c + length, " =");
         snprintf(text, sizeof text, "%.*s", (int)strcspn(c + behind, ","), c + behind);
-        if (length == n && strncmp(c, v->param->name, n) == 0 && hf_read_number(text, &x)) {
+        if (length == n && strncmp(c, v->param->name, n) == 0 && weft_parse_number(text, &x)) {
             hf_value_set_number(v, x);
             return true;
         }
@@ -184,7 +184,7 @@ static weft_status check(const reading *r)
     double x;
     for (const weft_hf_key *k = r->m->form->keys; k->name; k++) {
         hf_value *v = k->key ? hf_model_find(r->m, k->key) : NULL;
-        if (v && is_open(v) && k->standard && hf_read_number(k->standard, &x))
+        if (v && is_open(v) && k->standard && weft_parse_number(k->standard, &x))
             hf_value_set_number(v, x);
         if (v && is_open(v) && v->param->type != WEFT_PARAM_CHOICE &&
             v->param->type != WEFT_PARAM_STRING)
@@ -222,7 +222,7 @@ static void find_context(const json_t *manifest, hf_model *m)
     double x;
     const char *seq_len = json_string_value(json_object_get(
         json_object_get(json_object_get(manifest, "settings"), "train"), "seq_len"));
-    if (seq_len && hf_read_number(seq_len, &x) && x >= 1 && x < 1e15)
+    if (seq_len && weft_parse_number(seq_len, &x) && x >= 1 && x < 1e15)
         m->context = (int64_t)x;
     for (const weft_hf_key *k = m->form->keys; k->name; k++)
         if (k->context && k->key)

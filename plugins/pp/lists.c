@@ -237,9 +237,11 @@ weft_status pp_lists_fill(const pp_lists *l, weft_tasks *tasks, weft_error *err)
                                : item->letter == 'F' ? WEFT_PART_F
                                : item->letter == 'W' ? WEFT_PART_W
                                                      : WEFT_PART_B;
+        weft_tasks_set_where(tasks, (weft_where){l->name, item->line});
         s = weft_tasks_add(tasks, item->rank, part, item->stage, item->micro, err);
         if (!s && item->letter == 'B' && l->split && l->split[item->stage])
             s = weft_tasks_add(tasks, item->rank, WEFT_PART_W, item->stage, item->micro, err);
     }
+    weft_tasks_set_where(tasks, WEFT_NOWHERE);
     return s;
 }

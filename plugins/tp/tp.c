@@ -4,8 +4,6 @@
  * norms, the sharded embedding and the parallel loss follow from it. */
 #include "tp.h"
 
-#include <string.h>
-
 static const char *const reductions[] = {"auto", "f32", NULL};
 
 typedef struct tp {
@@ -81,40 +79,6 @@ static void keep_wide(weft_graph *g, const tp *self, weft_value *v)
     weft_set_recompute(g, narrow, v->recompute);
 }
 
-static bool is_residual(const weft_value *v)
-{
-    return v->role && strcmp(v->role, "residual") == 0;
-}
-
-static bool is_sequence(const char *dim)
-{
-    const size_t n = strlen(dim);
-    return strcmp(dim, "seq") == 0 || (n > 4 && strcmp(dim + n - 4, "_seq") == 0);
-}
-
-/* Of the residual stream seq is cut, or, of a model that has several sequences, what each calls its
- * own: something_seq. */
-static void cut_residual(weft_graph *g)
-{
-    const char *done[WEFT_MAX_DIMS];
-    int n_done = 0;
-    for (weft_node *n = weft_graph_first(g); n && !weft_graph_status(g); n = n->next) {
-        const weft_value *v = n->outs[0];
-        for (int d = 0; d < v->n_dims && is_residual(v) && n_done < WEFT_MAX_DIMS; d++) {
-            const char *dim = v->dims[d].name;
-            bool known = !is_sequence(dim);
-            for (int i = 0; i < n_done && !known; i++)
-                known = strcmp(done[i], dim) == 0;
-            if (known)
-                continue;
-            done[n_done++] = dim;
-            weft_add_rule(g, WEFT_RULE_ROLE, "residual", dim, "tp");
-        }
-    }
-    if (n_done == 0)
-        weft_add_rule(g, WEFT_RULE_ROLE, "residual", "seq", "tp");
-}
-
 static void add_table(void *self, weft_graph *g)
 {
     const tp *t = self;
@@ -126,7 +90,7 @@ static void add_table(void *self, weft_graph *g)
     if (!tp_repeat_kv(g, t->degree)) /* keys are whole on every rank then */
         weft_add_rule(g, WEFT_RULE_PARAM, NULL, "kv_heads", "tp");
     if (t->sequence_parallel)
-        cut_residual(g);
+        weft_add_rule_seq(g, WEFT_RULE_ROLE, "residual", "tp");
     else
         weft_add_rule(g, WEFT_RULE_ROLE, "residual", NULL, "tp");
     if (t->regather)

@@ -24,34 +24,8 @@ typedef struct wishes {
 /* "80GiB", "80G", "8e10". */
 static weft_status read_bytes(const char *text, double *out, weft_error *err)
 {
-    static const struct {
-        const char *suffix;
-        double factor;
-    } units[] = {{"", 1},
-                 {"B", 1},
-                 {"k", 1e3},
-                 {"M", 1e6},
-                 {"G", 1e9},
-                 {"T", 1e12},
-                 {"kB", 1e3},
-                 {"MB", 1e6},
-                 {"GB", 1e9},
-                 {"TB", 1e12},
-                 {"Ki", 1024},
-                 {"KiB", 1024},
-                 {"Mi", 1 << 20},
-                 {"MiB", 1 << 20},
-                 {"Gi", 1 << 30},
-                 {"GiB", 1 << 30},
-                 {"TiB", 1099511627776.0}};
-    char *end;
-    const double value = strtod(text, &end);
-    for (size_t i = 0; i < sizeof units / sizeof *units; i++)
-        if (end != text && text[0] >= '0' && text[0] <= '9' && strcmp(end, units[i].suffix) == 0 &&
-            value > 0 && value < 1e15) {
-            *out = value * units[i].factor;
-            return WEFT_OK;
-        }
+    if ((weft_parse_bytes(text, out) || weft_parse_number(text, out)) && *out > 0 && *out < 0x1p+62)
+        return WEFT_OK;
     return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
                      "--memory is a number of bytes of each rank, as 80GiB, not '%.40s'", text);
 }

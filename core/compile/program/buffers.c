@@ -68,18 +68,11 @@ static weft_status fail_stored(weft_compiler *c, const weft_value *v, const weft
                          by, v->name, mode);
     weft_value_print_shape(v, &here);
     weft_value_print_shape(e->value, &there);
-    weft_status s =
-        weft_same_shape(v, e->value)
-            ? weft_fail(c->err, WEFT_ERR_INTERNAL, WEFT_NOWHERE,
-                        "plugin %s: %s of the %s graph is cut otherwise than in training, %lld "
-                        "bytes a rank and not %lld; a rule that cuts it holds in every mode",
-                        by, weft_text_get(&here), mode, (long long)weft_nominal_bytes(c->g, v),
-                        (long long)e->bytes)
-            : weft_fail(c->err, WEFT_ERR_INTERNAL, WEFT_NOWHERE,
-                        "plugin %s: in the %s graph there is %s %s, and in training %s %s; what a "
-                        "model reads has the same dims and dtype in every mode",
-                        by, mode, weft_dtype_name(v->dtype), weft_text_get(&here),
-                        weft_dtype_name(e->value->dtype), weft_text_get(&there));
+    weft_status s = weft_fail(c->err, WEFT_ERR_INTERNAL, WEFT_NOWHERE,
+                              "plugin %s: in the %s graph there is %s %s, and in training %s %s; "
+                              "what a model reads has the same dims and dtype in every mode",
+                              by, mode, weft_dtype_name(v->dtype), weft_text_get(&here),
+                              weft_dtype_name(e->value->dtype), weft_text_get(&there));
     weft_text_release(&here);
     weft_text_release(&there);
     return s;

@@ -58,8 +58,8 @@ static weft_status wrong(const verifier *v, int task, const char *what, int othe
     weft_text_print(&text, " %s", what);
     if (other != NONE)
         name_task(v, other, &text);
-    weft_status s =
-        weft_fail(v->err, WEFT_ERR_INPUT, WEFT_NOWHERE, "schedule: %s", weft_text_get(&text));
+    weft_status s = weft_fail(v->err, WEFT_ERR_INPUT, task_at(v, task)->at, "schedule: %s",
+                              weft_text_get(&text));
     weft_text_release(&text);
     return s;
 }
@@ -353,7 +353,7 @@ static weft_status name_circle(const verifier *v, const order *o)
         last = task;
         e = awaited(o, e);
     } while (e != begin);
-    weft_status s = weft_fail(v->err, WEFT_ERR_INPUT, WEFT_NOWHERE,
+    weft_status s = weft_fail(v->err, WEFT_ERR_INPUT, task_at(v, o->events[begin].task)->at,
                               "schedule: ranks would wait for each other for ever: %s, and so on "
                               "in a circle",
                               weft_text_get(&text));

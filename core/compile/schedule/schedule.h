@@ -16,6 +16,7 @@ struct weft_tasks {
     int64_t micro_batches;
     bool backward;      /* training: F and B; else F alone */
     weft_task_list *of; /* by rank */
+    weft_where at;      /* of what is added next */
     int *rank_of;       /* by stage: the rank that it belongs to; s mod ranks at first */
     bool *split;        /* by stage: there is a W of it, and B leaves to it what can wait */
     int64_t sending;    /* places for results of one stage and part that are on their way: the next

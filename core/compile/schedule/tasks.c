@@ -60,10 +60,15 @@ weft_status weft_tasks_add(weft_tasks *t, int rank, weft_part part, int stage, i
     weft_task *task = weft_array_push(&l->list, &l->n, &l->capacity, sizeof *task);
     if (!task)
         return weft_fail_memory(err);
-    *task = (weft_task){part, stage, micro_batch};
+    *task = (weft_task){part, stage, micro_batch, t->at};
     if (part == WEFT_PART_W && stage >= 0 && stage < t->stages)
         t->split[stage] = true;
     return WEFT_OK;
+}
+
+void weft_tasks_set_where(weft_tasks *t, weft_where at)
+{
+    t->at = at;
 }
 
 static bool has(const weft_task_list *l, weft_part part)
