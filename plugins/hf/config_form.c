@@ -84,7 +84,7 @@ static void check_again(hf_reader *r, const weft_hf_key *k, const hf_value *v, d
 
 static void read_number(hf_reader *r, const weft_hf_key *keys, const weft_hf_key *k, hf_model *m)
 {
-    hf_value *v = k->key ? hf_model_find(m, k->key) : NULL;
+    hf_value *v = hf_model_find(m, k->key);
     const bool bounded = v && (v->param->min != 0 || v->param->max != 0);
     const bool is_null = k->null && json_is_null(json_object_get(r->object, k->name));
     const double standard = is_null ? strtod(k->null, NULL) : standard_of(r, keys, k, m),
@@ -153,7 +153,7 @@ static void read_list(hf_reader *r, const weft_hf_key *keys, const weft_hf_key *
 
 static void read_key(hf_reader *r, const weft_hf_key *keys, const weft_hf_key *k, hf_model *m)
 {
-    hf_value *v = k->key ? hf_model_find(m, k->key) : NULL;
+    hf_value *v = hf_model_find(m, k->key);
     if (k->is)
         check_constant(r, k);
     if (v &&

@@ -17,20 +17,15 @@ json_t *hf_json_of(const char *text)
 static json_t *array_of(const char *text)
 {
     json_t *list = json_array();
-    char *end = NULL;
-    for (const char *c = text; *(c += strspn(c, " \n")); c = end) {
-        const long long x = strtoll(c, &end, 10);
-        if (end == c)
-            break;
-        json_array_append_new(list, json_integer(x));
-    }
+    for (int64_t x; hf_next_number(&text, &x);)
+        json_array_append_new(list, json_integer((json_int_t)x));
     return list;
 }
 
 static json_t *value_of(const weft_hf_key *k, const hf_model *m)
 {
     double x = 0;
-    const hf_value *v = k->key ? hf_model_find(m, k->key) : NULL;
+    const hf_value *v = hf_model_find(m, k->key);
     if (v && k->null && strcmp(v->text, k->null) == 0)
         return json_null();
     if (!v)

@@ -128,7 +128,7 @@ static bool solve_row(const reading *r, const weft_hf_tensor *row)
 static bool solve_switch(const reading *r, const weft_hf_tensor *row)
 {
     const char *key = row->when ? row->when : row->unless;
-    hf_value *v = key ? hf_model_find(r->m, key) : NULL;
+    hf_value *v = hf_model_find(r->m, key);
     if (!v || !is_open(v) || v->param->type == WEFT_PARAM_INT || v->param->type == WEFT_PARAM_REAL)
         return false;
     hf_value_set_number(v, (stored(r, row) != NULL) == (row->when != NULL));
@@ -139,7 +139,7 @@ static bool solve_switch(const reading *r, const weft_hf_tensor *row)
 static bool solve_layers(const reading *r, const weft_hf_tensor *row)
 {
     const char *key = row->blocks ? row->blocks : r->m->form->layers;
-    hf_value *v = key ? hf_model_find(r->m, key) : NULL;
+    hf_value *v = hf_model_find(r->m, key);
     char name[HF_NAME];
     int64_t n = 0;
     if (!v || !is_open(v) || row->when || row->unless || row->from || row->until || row->every ||
@@ -155,7 +155,7 @@ static bool solve_layers(const reading *r, const weft_hf_tensor *row)
 static bool solve(const reading *r)
 {
     bool solved = false;
-    for (const weft_hf_tensor *row = r->m->form->tensors; row->name || row->file; row++) {
+    for (const weft_hf_tensor *row = r->m->form->tensors; hf_is_row(row); row++) {
         if (!row->name || row->other)
             continue;
         solved = solve_switch(r, row) || solved;
@@ -183,7 +183,7 @@ static weft_status check(const reading *r)
     weft_status s = WEFT_OK;
     double x;
     for (const weft_hf_key *k = r->m->form->keys; k->name; k++) {
-        hf_value *v = k->key ? hf_model_find(r->m, k->key) : NULL;
+        hf_value *v = hf_model_find(r->m, k->key);
         if (v && is_open(v) && k->standard && hf_read_number(k->standard, &x))
             hf_value_set_number(v, x);
         if (v && is_open(v) && v->param->type != WEFT_PARAM_CHOICE &&
@@ -201,7 +201,7 @@ static weft_status choose_form(const reading *r)
         m->form = m->table->forms[i];
         for (int k = 0; k < 2; k++) {
             const char *key = k ? m->form->unless : m->form->when;
-            hf_value *v = key ? hf_model_find(m, key) : NULL;
+            hf_value *v = hf_model_find(m, key);
             if (v && is_open(v))
                 take_preset(m, v);
         }

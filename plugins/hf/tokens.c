@@ -123,22 +123,12 @@ typedef struct tokens {
     const char *token[2]; /* bos, eos; NULL: none */
 } tokens;
 
-static bool is_one_of(const char *word, const char *const list[4])
-{
-    for (int i = 0; i < 4; i++)
-        if (strcmp(word, list[i]) == 0)
-            return true;
-    return false;
-}
-
 static const char *token_of(const tokens *t, int i)
 {
-    static const char *const no[] = {"no", "false", "off", "0"}, *const yes[] = {"yes", "true",
-                                                                                 "on", "1"};
     const char *value = json_string_value(json_object_get(t->text, keys[i]));
-    if (!value || is_one_of(value, no))
+    if (!value || hf_says_no(value))
         return NULL;
-    return is_one_of(value, yes) ? token_in(t->config, token_keys[i]) : value;
+    return hf_says_yes(value) ? token_in(t->config, token_keys[i]) : value;
 }
 
 /* Under its own name, or as tokenizer.json if a folder was named. */
@@ -147,15 +137,15 @@ static const char *file_of(const hf_checkpoint *c, const json_t *text)
     const char *given = json_string_value(json_object_get(text, "tokenizer")),
                *slash = given ? strrchr(given, '/') : NULL;
     const char *name = slash ? slash + 1 : given;
-    return name && *name && hf_has_file(c->path, name) ? name : "tokenizer.json";
+    return name && *name && hf_has_file(c->manifest.path, name) ? name : "tokenizer.json";
 }
 
 static weft_status open_tokens(const hf_checkpoint *c, tokens *t, weft_error *err)
 {
-    *t = (tokens){.text = json_object_get(json_object_get(c->manifest, "settings"), "text")};
+    *t = (tokens){.text = json_object_get(json_object_get(c->manifest.json, "settings"), "text")};
     t->file = file_of(c, t->text);
-    weft_status s = read_json(c->path, t->file, &t->tokenizer, err);
-    s = s ? s : read_json(c->path, "tokenizer_config.json", &t->config, err);
+    weft_status s = read_json(c->manifest.path, t->file, &t->tokenizer, err);
+    s = s ? s : read_json(c->manifest.path, "tokenizer_config.json", &t->config, err);
     for (int i = 0; i < 2 && !s; i++)
         t->token[i] = token_of(t, i);
     return s;
@@ -241,7 +231,7 @@ weft_status hf_tokens_write(const hf_checkpoint *c, const char *folder, weft_err
     weft_status s = open_tokens(c, &t, err);
     if (!s && t.text && t.tokenizer) {
         if (strcmp(t.file, "tokenizer.json") != 0)
-            s = hf_copy_file(c->path, t.file, folder, "tokenizer.json", err);
+            s = hf_copy_file(c->manifest.path, t.file, folder, "tokenizer.json", err);
         if (!s && differ(prefix_of(t.tokenizer), t.token[0]))
             s = write_tokenizer(&t, folder, err);
         if (!s && ((t.token[0] && differ(token_in(t.config, "bos_token"), t.token[0])) ||
