@@ -3,12 +3,8 @@
  * Moments and counters are left alone. */
 #include "hf.h"
 
-#include <errno.h>
 #include <inttypes.h>
-#include <limits.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 enum { MOST_NAMED = 20 };
 

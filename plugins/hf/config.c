@@ -5,7 +5,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <weft/files.h>
 
 /* ---- which model ---- */
 
@@ -155,28 +154,18 @@ weft_status hf_config_check(const char *folder, weft_error *err)
 weft_status hf_config_read(const char *folder, const hf_tables *tables, hf_model *m,
                            weft_error *err)
 {
-    char *data = NULL;
-    size_t size = 0;
-    json_error_t where;
+    json_t *root = NULL;
     *m = (hf_model){.bos = -1, .eos = -1, .context = 2048};
     if (!hf_is_folder(folder))
         return no_config(folder, err);
     char *path = weft_format("%s/config.json", folder);
-    weft_status s = path ? weft_read_file(path, &data, &size, err) : weft_fail_memory(err);
-    json_t *root = s ? NULL : json_loadb(data, size, JSON_REJECT_DUPLICATES, &where);
-    if (!s && !root)
-        s = weft_fail(err, WEFT_ERR_INPUT, ((weft_where){path, where.line > 0 ? where.line : 0}),
-                      "is not JSON: %s", where.text);
-    else if (!s && !json_is_object(root))
-        s = weft_fail(err, WEFT_ERR_INPUT, ((weft_where){path, 0}), "holds %s; expected an object",
-                      hf_json_type(root));
+    weft_status s = path ? hf_read_json(path, &root, err) : weft_fail_memory(err);
     if (!s) {
         hf_reader r = {.path = path, .object = root, .err = err};
         read_model(&r, folder, tables, m);
         s = r.status ? r.status : m->notes.out_of_memory ? weft_fail_memory(err) : WEFT_OK;
     }
     json_decref(root);
-    weft_free(data);
     weft_free(path);
     return s;
 }

@@ -13,6 +13,23 @@ json_t *hf_json_of(const char *text)
     return value ? value : json_string(text);
 }
 
+weft_status hf_write_json(const json_t *root, size_t flags, const char *end, const char *folder,
+                          const char *name, weft_error *err)
+{
+    char *text = root ? json_dumps(root, JSON_INDENT(2) | flags) : NULL,
+         *path = weft_format("%s/%s", folder, name);
+    weft_text out = {0};
+    if (text)
+        weft_text_print(&out, "%s%s", text, end);
+    weft_status s = text && path && !out.out_of_memory
+                        ? weft_write_file(path, weft_text_get(&out), out.size, err)
+                        : weft_fail_memory(err);
+    weft_text_release(&out);
+    weft_free(path);
+    free(text);
+    return s;
+}
+
 /* "0 2" as [0, 2] */
 static json_t *array_of(const char *text)
 {
@@ -112,17 +129,8 @@ weft_status hf_config_write(const char *folder, const hf_model *m, weft_dtype dt
                                    "model_type", m->form->type);
     bool ok = root && add_keys(root, m->form->keys, m) && (!m->form->rope || add_rope(root, m)) &&
               (m->form->diffusers || (add_ids(root, m) && add_dtype(root, dtype)));
-    char *text = ok ? json_dumps(root, JSON_INDENT(2) | JSON_SORT_KEYS) : NULL,
-         *path = weft_format("%s/config.json", folder);
-    weft_text out = {0};
-    if (text)
-        weft_text_print(&out, "%s\n", text);
-    weft_status s = text && path && !out.out_of_memory
-                        ? weft_write_file(path, weft_text_get(&out), out.size, err)
-                        : weft_fail_memory(err);
-    weft_text_release(&out);
-    weft_free(path);
-    free(text);
+    weft_status s =
+        hf_write_json(ok ? root : NULL, JSON_SORT_KEYS, "\n", folder, "config.json", err);
     json_decref(root);
     return s;
 }

@@ -2,7 +2,6 @@
 /* From a checkpoint to Hugging Face's files. */
 #include "hf.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 /* A tensor of Hugging Face's: the first of weft's that it is made of, and, of one that lies in
@@ -147,12 +146,10 @@ static weft_status write_index(const exports *x, int64_t bytes, weft_error *err)
 {
     json_t *root = json_pack("{s:{s:I}, s:O}", "metadata", "total_size", (json_int_t)bytes,
                              "weight_map", x->places);
-    char *text = root ? json_dumps(root, JSON_INDENT(2) | JSON_SORT_KEYS) : NULL,
-         *path = weft_format("%s/%s.safetensors.index.json", x->out.folder, x->out.stem);
-    weft_status s =
-        text && path ? weft_write_file(path, text, strlen(text), err) : weft_fail_memory(err);
-    weft_free(path);
-    free(text);
+    char *name = weft_format("%s.safetensors.index.json", x->out.stem);
+    weft_status s = name ? hf_write_json(root, JSON_SORT_KEYS, "", x->out.folder, name, err)
+                         : weft_fail_memory(err);
+    weft_free(name);
     json_decref(root);
     return s;
 }

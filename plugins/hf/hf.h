@@ -93,6 +93,11 @@ weft_status hf_config_write(const char *folder, const hf_model *m, weft_dtype dt
                             weft_error *err);
 /* Is this a folder with a config.json? */
 bool hf_is_folder(const char *folder);
+/* An object in a file of its own; what is wrong is said with its line. To be released even so. */
+weft_status hf_read_json(const char *path, json_t **out, weft_error *err);
+/* root NULL: out of memory. end: what stands behind it. */
+weft_status hf_write_json(const json_t *root, size_t flags, const char *end, const char *folder,
+                          const char *name, weft_error *err);
 /* A JSON value, or a word without quotes, as tables have them. */
 json_t *hf_json_of(const char *text);
 

@@ -4,7 +4,6 @@
 #include "hf.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 /* ---- is it the same model? ---- */

@@ -5,7 +5,7 @@
 
 #include <dirent.h>
 #include <errno.h>
-#include <stdlib.h>
+#include <limits.h>
 #include <string.h>
 #include <sys/stat.h>
 

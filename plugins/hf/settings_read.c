@@ -4,7 +4,6 @@
 #include "hf.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 enum { MOST_LAYERS = 1 << 14 };
@@ -69,19 +68,14 @@ static const char *presets_of(const hf_model *m, const hf_value *v)
 
 static bool take_preset(const hf_model *m, hf_value *v)
 {
-    const char *c = presets_of(m, v);
-    const size_t n = strlen(v->param->name);
     double x;
-    for (; c && *c; c += *c == ',') {
-        char text[64];
-        c += strspn(c, " ");
-        const size_t length = strcspn(c, " ="), behind = length + strspn(c + length, " =");
-        snprintf(text, sizeof text, "%.*s", (int)strcspn(c + behind, ","), c + behind);
-        if (length == n && strncmp(c, v->param->name, n) == 0 && hf_read_number(text, &x)) {
+    for (const char *c = presets_of(m, v); c; c = strchr(c, ','), c += c != NULL) {
+        char key[64], text[64];
+        if (sscanf(c, " %63[^ =] = %63[^, ]", key, text) == 2 && strcmp(key, v->param->name) == 0 &&
+            hf_read_number(text, &x)) {
             hf_value_set_number(v, x);
             return true;
         }
-        c += strcspn(c, ",");
     }
     return false;
 }

@@ -3,9 +3,7 @@
  * from one to the other. */
 #include "hf.h"
 
-#include <stdlib.h>
 #include <string.h>
-#include <weft/files.h>
 
 static const char *const keys[2] = {"bos", "eos"};
 static const char *const token_keys[2] = {"bos_token", "eos_token"};
@@ -174,18 +172,6 @@ static bool differ(const char *a, const char *b)
     return a && b ? strcmp(a, b) != 0 : a != b;
 }
 
-static weft_status write_json(const json_t *root, const char *folder, const char *name,
-                              weft_error *err)
-{
-    char *text = root ? json_dumps(root, JSON_INDENT(2)) : NULL,
-         *path = weft_format("%s/%s", folder, name);
-    weft_status s =
-        text && path ? weft_write_file(path, text, strlen(text), err) : weft_fail_memory(err);
-    free(text);
-    weft_free(path);
-    return s;
-}
-
 /* tokenizer_config.json with the run's tokens. */
 static weft_status write_config(const tokens *t, const char *folder, weft_error *err)
 {
@@ -195,7 +181,7 @@ static weft_status write_config(const tokens *t, const char *folder, weft_error 
     for (int i = 0; i < 2 && ok; i++)
         ok = json_object_set_new(root, token_keys[i],
                                  t->token[i] ? json_string(t->token[i]) : json_null()) == 0;
-    weft_status s = write_json(ok ? root : NULL, folder, "tokenizer_config.json", err);
+    weft_status s = hf_write_json(ok ? root : NULL, 0, "", folder, "tokenizer_config.json", err);
     json_decref(root);
     return s;
 }
@@ -219,7 +205,7 @@ static weft_status write_tokenizer(const tokens *t, const char *folder, weft_err
         t->token[0] ? template_of(t->token[0], id_of(t->tokenizer, t->token[0])) : json_null();
     json_t *root = json_copy(t->tokenizer);
     bool ok = root && processor && json_object_set(root, "post_processor", processor) == 0;
-    weft_status s = write_json(ok ? root : NULL, folder, "tokenizer.json", err);
+    weft_status s = hf_write_json(ok ? root : NULL, 0, "", folder, "tokenizer.json", err);
     json_decref(root);
     json_decref(processor);
     return s;

@@ -4,7 +4,6 @@
 #include "hf.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 enum { MOST_NAMED = 20 }; /* complaints of one kind */
@@ -66,23 +65,16 @@ static weft_status compare_index(const hf_view *v, json_t *map, weft_where at, w
 static weft_status open_indexed(hf_view *v, const char *folder, const char *index, weft_error *err)
 {
     const weft_where at = {index, 0};
-    json_error_t where;
-    char *data = NULL;
-    size_t size = 0;
-    weft_status s = weft_read_file(index, &data, &size, err);
-    json_t *root = s ? NULL : json_loadb(data, size, 0, &where),
-           *map = json_object_get(root, "weight_map"), *files = json_object();
-    if (!s && !root)
-        s = weft_fail(err, WEFT_ERR_INPUT, ((weft_where){index, where.line > 0 ? where.line : 0}),
-                      "is not JSON: %s", where.text);
-    else if (!s && !json_is_object(map))
+    json_t *root, *files = json_object();
+    weft_status s = hf_read_json(index, &root, err);
+    json_t *map = json_object_get(root, "weight_map");
+    if (!s && !json_is_object(map))
         s = weft_fail(err, WEFT_ERR_INPUT, at, "has no 'weight_map'");
     s = s ? s : list_files(map, folder, at, files, err);
     s = s ? s : open_listed(v, folder, files, err);
     s = s ? s : compare_index(v, map, at, err);
     json_decref(root);
     json_decref(files);
-    weft_free(data);
     return s;
 }
 

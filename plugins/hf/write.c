@@ -2,8 +2,6 @@
 /* Tensors into files, box by box, in the order of the files. */
 #include "hf.h"
 
-#include <string.h>
-
 enum { MOST = 32 << 20 }; /* bytes of a box */
 
 /* ---- how tensors are shared out between files ---- */
