@@ -9,6 +9,7 @@
 #include "plan_timeline.h"
 #include "session.h"
 
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -176,22 +177,32 @@ static weft_status print_graph(const weft_plan *plan, const wishes *w, weft_text
     return s;
 }
 
-/* "forward", or of another mode than training "decode.forward". */
+/* "forward", of one stage of a pipeline "forward.0", of another mode than training
+ * "decode.forward". */
 static weft_status print_program(const weft_plan *plan, const char *name, weft_text *text,
                                  weft_error *err)
 {
-    const char *dot = strchr(name, '.'), *part = dot ? dot + 1 : name;
+    const char *last = strrchr(name, '.');
+    char *end = NULL;
+    const long number = last && last[1] >= '0' && last[1] <= '9' ? strtol(last + 1, &end, 10) : -1;
+    const int stage = end && !*end && number < INT_MAX ? (int)number : -1;
+    const size_t n = stage < 0 ? strlen(name) : (size_t)(last - name), before = text->size;
+    const char *dot = memchr(name, '.', n), *part = dot ? dot + 1 : name;
     const weft_mode mode = dot ? find_mode(name, (size_t)(dot - name)) : WEFT_MODE_TRAIN;
-    for (int a = 0; a < WEFT_PARTS && mode < WEFT_MODES; a++)
-        if (strcmp(weft_part_name((weft_part)a), part) == 0) {
-            weft_status s = check_mode(plan, mode, err);
-            if (!s)
-                weft_plan_print_program(plan, mode, (weft_part)a, text);
+    for (int a = 0; a < WEFT_PARTS && mode < WEFT_MODES; a++) {
+        const char *is = weft_part_name((weft_part)a);
+        if (strlen(is) != (size_t)(name + n - part) || strncmp(is, part, strlen(is)) != 0)
+            continue;
+        weft_status s = check_mode(plan, mode, err);
+        if (!s)
+            weft_plan_print_program(plan, mode, (weft_part)a, stage, text);
+        if (s || stage < 0 || text->size > before)
             return s;
-        }
+    }
     return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
                      "there is no program '%s'; there are begin, forward, backward, step_end, "
-                     "update, and those of other modes, as evaluate.forward or decode.forward",
+                     "update, of one stage of a pipeline forward.0, and those of other modes, as "
+                     "evaluate.forward or decode.forward",
                      name);
 }
 

@@ -775,9 +775,9 @@ check-valgrind: all
 # What others' own tools make of our files. By hand: make check-peers PEER_PYTHON=a Python that has
 # torch, transformers, diffusers, safetensors, tokenizers, tiktoken, tensorboard, prometheus_client.
 EXTRA_PROGRAMS += tests/peers/dcp
-EXTRA_DIST += tests/peers/check_ckpt.py tests/peers/check_dcp.py tests/peers/check_diffusers.py \
-	tests/peers/check_figures.py tests/peers/check_generate.py tests/peers/check_hf.py \
-	tests/peers/check_tokenizers.py tests/peers/check_unicode.py
+EXTRA_DIST += tests/peers/card.py tests/peers/check_ckpt.py tests/peers/check_dcp.py \
+	tests/peers/check_diffusers.py tests/peers/check_figures.py tests/peers/check_generate.py \
+	tests/peers/check_hf.py tests/peers/check_tokenizers.py tests/peers/check_unicode.py
 .PHONY: check-peers
 check-peers: all tests/peers/dcp$(EXEEXT)
 	@if [ -z "$(PEER_PYTHON)" ]; then \

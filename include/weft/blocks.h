@@ -295,29 +295,41 @@ static inline int64_t weft_experts_nearest(int64_t experts, int64_t groups)
     return best;
 }
 
-/* What must hold between the numbers of experts; top_k: the key that says k. */
+/* Where the user says the first of these keys that is said; what is wrong with others may be a
+ * flavor's. */
+static inline weft_where weft_experts_where(const weft_host *host, const char *const *keys)
+{
+    while (*keys && !weft_params_given(host->params, *keys))
+        keys++;
+    return *keys ? weft_params_where(host->params, *keys) : WEFT_NOWHERE;
+}
+
+/* What must hold between the numbers of experts, whose keys are called as in `moe`'s models. */
 static inline weft_status weft_experts_check(const weft_host *host, const char *name,
                                              const weft_experts *e, weft_error *err)
 {
-    weft_where at = weft_params_where(host->params, "top_k");
+    static const char *const of_k[] = {"top_k",  "keep_groups", "keep", "n_groups",
+                                       "groups", "n_experts",   NULL},
+                             *const of_groups[] = {"n_groups", "groups", "n_experts", NULL},
+                             *const of_keep[] = {"keep_groups", "keep", "n_groups", "groups", NULL};
     const int64_t each = e->groups > 0 ? e->n / e->groups : 0;
     if (e->k > e->n)
-        return weft_fail(err, WEFT_ERR_INPUT, at,
+        return weft_fail(err, WEFT_ERR_INPUT, weft_experts_where(host, of_k),
                          "[%s] top_k: %lld experts for each token, of %lld; at most as many as "
                          "there are",
                          name, (long long)e->k, (long long)e->n);
     if (e->groups > 0 && (e->n % e->groups || each < 2))
-        return weft_fail(err, WEFT_ERR_INPUT, at,
+        return weft_fail(err, WEFT_ERR_INPUT, weft_experts_where(host, of_groups),
                          "[%s] %lld experts in %lld groups: groups are equal, of at least two "
                          "experts; the nearest that works is %lld",
                          name, (long long)e->n, (long long)e->groups,
                          (long long)weft_experts_nearest(e->n, e->groups));
     if (e->groups > 0 && (e->keep > e->groups || e->keep < 1))
-        return weft_fail(err, WEFT_ERR_INPUT, at,
+        return weft_fail(err, WEFT_ERR_INPUT, weft_experts_where(host, of_keep),
                          "[%s] %lld groups of experts are kept, of %lld; 1 to %lld are", name,
                          (long long)e->keep, (long long)e->groups, (long long)e->groups);
     if (e->groups > 0 && e->k > e->keep * each)
-        return weft_fail(err, WEFT_ERR_INPUT, at,
+        return weft_fail(err, WEFT_ERR_INPUT, weft_experts_where(host, of_k),
                          "[%s] top_k: %lld experts for each token, of the %lld in %lld groups; at "
                          "most as many as there are, or keep %lld groups",
                          name, (long long)e->k, (long long)(e->keep * each), (long long)e->keep,

@@ -52,8 +52,8 @@ typedef struct weft_hf_tensor {
      * Rows of one kind stand together. */
     const char *blocks;
     bool exact; /* `convert --dtype bf16` leaves it f32 */
-    /* Without a name: files have this parameter there once more, and so it is written; who reads
-     * takes the parameter's own. NULL: it is never written. */
+    /* Without a name: files have this parameter there once more, and so it is written; files that
+     * are read may lack it, or have the same numbers. NULL: it is never written. */
     const char *of;
 } weft_hf_tensor;
 

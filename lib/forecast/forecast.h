@@ -90,8 +90,9 @@ void weft_print_flops(weft_text *text, double flops);
 /* Parameters, flops, memory by class, the peak and what is alive at it, collectives, passes. times:
  * how long each pass took, too; without, equal plans are equal texts. */
 void weft_plan_print(const weft_plan *plan, bool times, weft_text *text);
-/* One program's instructions with their operands' places. */
-void weft_plan_print_program(const weft_plan *plan, weft_mode mode, weft_part part,
+/* One program's instructions with their operands' places; of one stage of a pipeline, or (-1) of
+ * all that this rank has. */
+void weft_plan_print_program(const weft_plan *plan, weft_mode mode, weft_part part, int stage,
                              weft_text *text);
 /* What ranks compute alike at the end of a step after gathering it (repeats.c). */
 void weft_plan_print_repeats(const weft_plan *plan, weft_text *text);

@@ -706,12 +706,13 @@ static void print_program(const weft_lowered *l, const weft_program *p, weft_tex
     weft_columns_release(&c);
 }
 
-void weft_plan_print_program(const weft_plan *plan, weft_mode mode, weft_part part, weft_text *text)
+void weft_plan_print_program(const weft_plan *plan, weft_mode mode, weft_part part, int stage,
+                             weft_text *text)
 {
     const weft_lowered *l = plan->lowered[mode];
     for (int i = 0; l && i < l->n_programs; i++) {
         const weft_program *p = &l->programs[i];
-        if (p->part != part || p->n == 0)
+        if (p->part != part || p->n == 0 || (stage >= 0 && p->stage != stage))
             continue;
         if (is_staged(l, p))
             weft_text_print(text, "stage %d\n", p->stage);

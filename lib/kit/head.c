@@ -218,6 +218,15 @@ static weft_value *labels_of(weft_graph *g, const weft_head *head)
     return weft_add_input(g, name);
 }
 
+/* Behind the chunks of all heads before it: one chunk's logits are alive at a time, of one head. */
+static int next_chunk(const weft_graph *g)
+{
+    int next = 0;
+    for (const weft_node *n = g->first; n; n = n->next)
+        next = n->chunk >= next ? n->chunk + 1 : next;
+    return next;
+}
+
 void weft_add_head_with(weft_graph *g, weft_value *hidden, weft_value *weight,
                         const weft_head *options)
 {
@@ -237,8 +246,9 @@ void weft_add_head_with(weft_graph *g, weft_value *hidden, weft_value *weight,
     weft_value *x[WEFT_RULE_MAX_PARTS], *y[WEFT_RULE_MAX_PARTS], *parts[WEFT_RULE_MAX_PARTS];
     cut(g, head.name, "x", hidden, n, x);
     cut(g, head.name, "labels", labels, n, y);
+    const int first = next_chunk(g);
     for (int c = 0; c < n; c++) {
-        weft_graph_set_chunk(g, c);
+        weft_graph_set_chunk(g, first + c);
         parts[c] = chunk_loss(g, head.name, c, x[c], weight, y[c]);
     }
     weft_graph_set_chunk(g, -1);

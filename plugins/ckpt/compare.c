@@ -4,16 +4,66 @@
 
 #include <inttypes.h>
 #include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
 #include <string.h>
 
-enum { SLAB = 1 << 20 }; /* elements compared at a time, unless a row is longer */
+enum {
+    SLAB = 1 << 20, /* elements compared at a time, unless a row is longer */
+    KINDS = 16,
+    NAMED = 3
+};
+
+/* What several tensors differ by, which is said once. */
+typedef struct kind {
+    weft_text what, names; /* of the first few */
+    int n;
+} kind;
 
 typedef struct comparison {
     weft_folder *folder[2];
     const char *path[2];
     weft_text *text;
     int differences;
+    kind kinds[KINDS];
+    int n_kinds;
 } comparison;
+
+static void note(comparison *c, const char *name, const char *format, ...) WEFT_PRINTF(3, 4);
+
+static void note(comparison *c, const char *name, const char *format, ...)
+{
+    char what[1024];
+    kind *k = c->kinds;
+    va_list args;
+    va_start(args, format);
+    vsnprintf(what, sizeof what, format, args);
+    va_end(args);
+    while (k < c->kinds + c->n_kinds && strcmp(weft_text_get(&k->what), what) != 0)
+        k++;
+    if (k == c->kinds + KINDS) {
+        weft_text_print(c->text, "%s: %s\n", name, what);
+        return;
+    }
+    if (k->n == 0) {
+        weft_text_add(&k->what, what);
+        c->n_kinds++;
+    }
+    if (k->n++ < NAMED)
+        weft_text_print(&k->names, "%s%s", k->n > 1 ? ", " : "", name);
+}
+
+static void print_kinds(comparison *c)
+{
+    for (kind *k = c->kinds; k < c->kinds + c->n_kinds; k++) {
+        weft_text_add(c->text, weft_text_get(&k->names));
+        if (k->n > NAMED)
+            weft_text_print(c->text, " and %d more", k->n - NAMED);
+        weft_text_print(c->text, ": %s\n", weft_text_get(&k->what));
+        weft_text_release(&k->names);
+        weft_text_release(&k->what);
+    }
+}
 
 static bool same_shape(const weft_stored *a, const weft_stored *b)
 {
@@ -59,13 +109,13 @@ static weft_status compare_tensor(comparison *c, const weft_stored *a, const wef
     int64_t n = 0;
     double most = 0;
     if (!same_shape(a, b)) {
-        weft_text_print(c->text, "%s: another shape\n", a->name);
+        note(c, a->name, "another shape");
         c->differences++;
         return WEFT_OK;
     }
     weft_status s = compare_values(c, a, &n, &most, err);
     if (!s && strcmp(a->type, b->type) != 0)
-        weft_text_print(c->text, "%s: %s and %s\n", a->name, a->type, b->type);
+        note(c, a->name, "%s and %s", a->type, b->type);
     if (!s && n) {
         weft_text_print(c->text, "%s: %" PRId64 " values differ, by %g at most\n", a->name, n,
                         most);
@@ -83,7 +133,7 @@ static weft_status compare_tensors(comparison *c, int *same, weft_error *err)
                               *other = weft_folder_find(c->folder[!side], t->name);
             int before = c->differences;
             if (!other) {
-                weft_text_print(c->text, "%s: only in %s\n", t->name, c->path[side]);
+                note(c, t->name, "only in %s", c->path[side]);
                 c->differences++;
             } else if (side == 0) {
                 s = compare_tensor(c, t, other, err);
@@ -133,6 +183,7 @@ weft_status ckpt_compare(const ckpt_manifest *a, const ckpt_manifest *b, weft_te
     compare_settings(&c, json_object_get(a->root, "settings"),
                      json_object_get(b->root, "settings"));
     s = s ? s : compare_tensors(&c, &same, err);
+    print_kinds(&c);
     weft_text_print(text, "%d tensors are equal, bit by bit\n", same);
     *differences = c.differences;
     weft_folder_destroy(c.folder[0]);

@@ -3,121 +3,52 @@
  * Moments and counters are left alone. */
 #include "hf.h"
 
-#include <errno.h>
 #include <inttypes.h>
-#include <limits.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-
-#define FORMAT  "weft checkpoint 1"
-#define SUM_KEY ",\n\"sum\": \""
 
 enum { MOST_NAMED = 20 };
 
 /* ---- which folder ---- */
 
-bool hf_has_file(const char *folder, const char *name)
+static weft_status read_manifest(hf_checkpoint *c, const char *path, weft_error *err)
 {
-    char path[PATH_MAX];
-    struct stat st;
-    int n = snprintf(path, sizeof path, "%s/%s", folder, name);
-    return n > 0 && (size_t)n < sizeof path && stat(path, &st) == 0;
-}
-
-static weft_status resolve(const char *path, char **out, weft_error *err)
-{
-    weft_status s = weft_checkpoint_find(weft_io_system(), path, out, err);
-    if (!s && !*out)
+    char *found = NULL;
+    weft_status s = weft_checkpoint_find(weft_io_system(), path, &found, err);
+    if (!s && !found)
         s = weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
                       "%s: is neither a Hugging Face folder (config.json) nor a checkpoint "
                       "(manifest.json), nor a run that holds one (ckpt/step-N)",
                       path);
+    s = s ? s : weft_manifest_read(weft_io_system(), found, &c->manifest, err);
+    weft_free(found);
     return s;
 }
 
-/* ---- the manifest ---- */
+/* ---- its files ---- */
 
-static weft_status damaged(const char *path, const char *what, weft_error *err)
+/* Those of the model: beside the manifest, not in optim/. */
+static bool is_models(const char *name)
 {
-    return weft_fail(err, WEFT_ERR_INPUT, ((weft_where){path, 0}), "%s", what);
-}
-
-static weft_status read_manifest(hf_checkpoint *c, weft_error *err)
-{
-    char *name = weft_format("%s/manifest.json", c->path), *text = NULL;
-    const char *last = NULL;
-    size_t n = 0;
-    weft_status s = name ? weft_read_file(name, &text, &n, err) : weft_fail_memory(err);
-    if (s)
-        goto done;
-    for (const char *at = text; (at = strstr(at, SUM_KEY)); at++)
-        last = at;
-    if (!last ||
-        strtoull(last + strlen(SUM_KEY), NULL, 16) != weft_sum(text, (size_t)(last - text))) {
-        s = damaged(name, "is damaged, or not weft's: its sum of itself is another", err);
-        goto done;
-    }
-    c->manifest = json_loads(text, JSON_REJECT_DUPLICATES, NULL);
-    const char *format = json_string_value(json_object_get(c->manifest, "format"));
-    if (!format || strcmp(format, FORMAT) != 0)
-        s = damaged(name,
-                    format ? "is of another format than '" FORMAT "'"
-                           : "is not a manifest of a checkpoint",
-                    err);
-    c->step = json_integer_value(json_object_get(c->manifest, "step"));
-done:
-    weft_free(text);
-    weft_free(name);
-    return s;
-}
-
-/* Files of the model: those beside the manifest, not those in optim/. */
-static const char *model_file(const json_t *entry)
-{
-    const char *name = json_string_value(json_object_get(entry, "name"));
-    size_t n = name ? strlen(name) : 0;
-    bool is = n > 12 && !strchr(name, '/') && strcmp(name + n - 12, ".safetensors") == 0;
-    return is ? name : NULL;
-}
-
-static weft_status verify_file(hf_checkpoint *c, const json_t *entry, weft_error *err)
-{
-    const json_t *list = json_object_get(entry, "sums");
-    weft_sums sums = {.bytes = json_integer_value(json_object_get(entry, "bytes")),
-                      .chunk = json_integer_value(json_object_get(entry, "chunk")),
-                      .n = (int64_t)json_array_size(list)};
-    if (sums.chunk < 1 || sums.bytes < 0 ||
-        sums.n != sums.bytes / sums.chunk + (sums.bytes % sums.chunk != 0))
-        return damaged(c->path, "its manifest lacks the sums of its files", err);
-    sums.sum = weft_alloc_zero((size_t)sums.n + 1, sizeof *sums.sum);
-    if (!sums.sum)
-        return weft_fail_memory(err);
-    for (int64_t i = 0; i < sums.n; i++) {
-        const char *text = json_string_value(json_array_get(list, (size_t)i));
-        sums.sum[i] = text ? strtoull(text, NULL, 16) : 0;
-    }
-    weft_status s = weft_folder_verify(c->folder, model_file(entry), &sums, err);
-    weft_free(sums.sum);
-    return s;
+    const size_t n = strlen(name);
+    return n > 12 && !strchr(name, '/') && strcmp(name + n - 12, ".safetensors") == 0;
 }
 
 static weft_status open_tensors(hf_checkpoint *c, weft_error *err)
 {
-    const json_t *files = json_object_get(c->manifest, "files"), *entry;
-    size_t i;
+    const weft_manifest *m = &c->manifest;
     int n = 0;
-    const char **names = weft_alloc_zero(json_array_size(files) + 1, sizeof *names);
+    const char **names = weft_alloc_zero((size_t)m->n_files + 1, sizeof *names);
     if (!names)
         return weft_fail_memory(err);
-    json_array_foreach(files, i, entry)
-        if (model_file(entry))
-            names[n++] = model_file(entry);
-    weft_status s = n ? weft_folder_open_files(weft_io_system(), c->path, names, n, &c->folder, err)
-                      : damaged(c->path, "its manifest names no files of the model", err);
-    json_array_foreach(files, i, entry)
-        if (!s && model_file(entry))
-            s = verify_file(c, entry, err);
+    for (int i = 0; i < m->n_files; i++)
+        if (is_models(m->files[i].name))
+            names[n++] = m->files[i].name;
+    weft_status s = n ? weft_folder_open_files(weft_io_system(), m->path, names, n, &c->folder, err)
+                      : weft_fail(err, WEFT_ERR_INPUT, ((weft_where){m->path, 0}),
+                                  "its manifest names no files of the model");
+    for (int i = 0; i < m->n_files && !s; i++)
+        if (is_models(m->files[i].name))
+            s = weft_folder_verify(c->folder, m->files[i].name, &m->files[i].sums, err);
     weft_free(names);
     return s;
 }
@@ -127,27 +58,12 @@ static weft_status open_tensors(hf_checkpoint *c, weft_error *err)
 static weft_status differs(const hf_checkpoint *c, const hf_tensor *want, const weft_stored *t,
                            weft_error *err)
 {
-    weft_text text = {0};
-    weft_text_print(&text, "tensor '%s' is ", want->name);
-    if (t)
-        hf_print_shape(&text, t->size, t->n_dims);
-    else
-        weft_text_add(&text, "missing");
-    weft_text_add(&text, "; the settings say ");
-    hf_print_shape(&text, want->size, want->n_dims);
-    weft_status s =
-        weft_fail(err, WEFT_ERR_INPUT, ((weft_where){c->path, 0}), "%s, with the plugin %s ([%s])",
-                  weft_text_get(&text), c->model.table->plugin, want->row->shape);
-    weft_text_release(&text);
-    return s;
-}
-
-static bool has_shape(const weft_stored *t, const hf_tensor *want)
-{
-    bool fits = t && t->n_dims == want->n_dims;
-    for (int d = 0; d < want->n_dims && fits; d++)
-        fits = t->size[d] == want->size[d];
-    return fits;
+    char is[HF_NAME], should[HF_NAME];
+    return weft_fail(err, WEFT_ERR_INPUT, ((weft_where){c->manifest.path, 0}),
+                     "tensor '%s' is %s; the settings say %s, with the plugin %s ([%s])",
+                     want->name, t ? hf_shape(is, t->size, t->n_dims) : "missing",
+                     hf_shape(should, want->size, want->n_dims), c->model.table->plugin,
+                     want->row->shape);
 }
 
 static weft_status compare(hf_checkpoint *c, hf_extra extra, weft_error *err)
@@ -158,19 +74,19 @@ static weft_status compare(hf_checkpoint *c, hf_extra extra, weft_error *err)
         const hf_tensor *want = &c->map.list[i];
         const weft_stored *t = weft_folder_find(c->folder, want->name);
         found += t != NULL;
-        if (!has_shape(t, want) && wrong++ < MOST_NAMED)
+        if (!hf_has_shape(t, want->size, want->n_dims) && wrong++ < MOST_NAMED)
             s = differs(c, want, t, err);
     }
     if (wrong > MOST_NAMED)
-        weft_fail(err, WEFT_ERR_INPUT, ((weft_where){c->path, 0}), "%d more tensors are wrong",
-                  wrong - MOST_NAMED);
+        weft_fail(err, WEFT_ERR_INPUT, ((weft_where){c->manifest.path, 0}),
+                  "%d more tensors are wrong", wrong - MOST_NAMED);
     for (int i = 0; found < weft_folder_count(c->folder) && i < weft_folder_count(c->folder); i++) {
         const weft_stored *t = weft_folder_get(c->folder, i);
         weft_status one =
             hf_map_find(&c->map, t->name) ? WEFT_OK : hf_extras_add(&c->extras, t, err);
         s = s ? s : one;
     }
-    weft_status extras = hf_extras_settle(&c->extras, extra, c->path, err);
+    weft_status extras = hf_extras_settle(&c->extras, extra, c->manifest.path, err);
     return s ? s : extras;
 }
 
@@ -187,9 +103,9 @@ static bool knows_context(const hf_model *m)
  * folder that the run began from. */
 static void recall(hf_checkpoint *c, const hf_tables *tables)
 {
-    const json_t *said = json_object_get(c->manifest, "hf");
-    const char *began = json_string_value(
-        json_object_get(json_object_get(json_object_get(c->manifest, "settings"), "hf"), "load"));
+    const json_t *said = json_object_get(c->manifest.json, "hf");
+    const char *began = json_string_value(json_object_get(
+        json_object_get(json_object_get(c->manifest.json, "settings"), "hf"), "load"));
     hf_model m = {.bos = -1, .eos = -1};
     weft_error err = {0};
     if (json_is_object(said)) {
@@ -213,10 +129,10 @@ weft_status hf_checkpoint_open(hf_checkpoint *c, const char *path, const hf_tabl
                                hf_extra extra, weft_error *err)
 {
     *c = (hf_checkpoint){0};
-    weft_status s = resolve(path, &c->path, err);
-    s = s ? s : read_manifest(c, err);
+    weft_status s = read_manifest(c, path, err);
     s = s ? s : open_tensors(c, err);
-    s = s ? s : hf_settings_read(c->manifest, tables, c->folder, c->path, &c->model, err);
+    s = s ? s
+          : hf_settings_read(c->manifest.json, tables, c->folder, c->manifest.path, &c->model, err);
     s = s ? s : hf_map_create(&c->model, &c->map, err);
     s = s ? s : compare(c, extra, err);
     if (!s) {
@@ -232,8 +148,7 @@ void hf_checkpoint_close(hf_checkpoint *c)
     weft_folder_destroy(c->folder);
     hf_map_release(&c->map);
     hf_model_release(&c->model);
-    json_decref(c->manifest);
-    weft_free(c->path);
+    weft_manifest_release(&c->manifest);
     *c = (hf_checkpoint){0};
 }
 
@@ -262,12 +177,10 @@ weft_status hf_manifest_file(json_t *files, const char *name, const weft_sums *s
 static json_t *list_plugins(const hf_model *m)
 {
     json_t *list = json_array();
-    for (const char *w = m->form->with ? m->form->with : ""; *(w += strspn(w, " "));) {
-        const size_t n = strcspn(w, " ");
+    const char *w = m->form->with ? m->form->with : "";
+    for (size_t n; (n = hf_next_word(&w)); w += n)
         json_array_append_new(list,
                               json_pack("{s:s%, s:s}", "name", w, n, "version", WEFT_VERSION));
-        w += n;
-    }
     json_array_append_new(
         list, json_pack("{s:s, s:s}", "name", m->table->plugin, "version", WEFT_VERSION));
     return list;
@@ -281,22 +194,17 @@ weft_status hf_manifest_write(const char *folder, const hf_model *m, json_t *fil
     json_t *root =
         json_pack("{s:s, s:s, s:i, s:i, s:i, s:i, s:i, s:i, s:s, s:s, s:s, s:[], s:o, "
                   "s:[], s:{s:I, s:I, s:I}, s:o, s:o}",
-                  "format", FORMAT, "weft", WEFT_VERSION, "step", 0, "steps", 0, "samples", 0,
-                  "tokens", 0, "skipped", 0, "ranks", 1, "data", none, "tokenizer", none, "model",
-                  plugin, "excluded", "plugins", list_plugins(m), "kernels", "hf", "bos",
-                  (json_int_t)m->bos, "eos", (json_int_t)m->eos, "context", (json_int_t)m->context,
-                  "settings", settings, "files", files);
+                  "format", WEFT_MANIFEST_FORMAT, "weft", WEFT_VERSION, "step", 0, "steps", 0,
+                  "samples", 0, "tokens", 0, "skipped", 0, "ranks", 1, "data", none, "tokenizer",
+                  none, "model", plugin, "excluded", "plugins", list_plugins(m), "kernels", "hf",
+                  "bos", (json_int_t)m->bos, "eos", (json_int_t)m->eos, "context",
+                  (json_int_t)m->context, "settings", settings, "files", files);
     char *dumped = root ? json_dumps(root, JSON_INDENT(1)) : NULL,
          *path = weft_format("%s/manifest.json", folder);
     weft_text text = {0};
     if (dumped) {
-        size_t n = strlen(dumped);
-        while (n > 0 && (dumped[n - 1] == '}' || dumped[n - 1] == '\n') &&
-               (n == strlen(dumped) || dumped[n - 1] == '\n'))
-            n--; /* the object is ended below, by the sum */
-        weft_text_add_bytes(&text, dumped, n);
-        uint64_t sum = weft_sum(weft_text_get(&text), text.size);
-        weft_text_print(&text, SUM_KEY "%016" PRIx64 "\"}\n", sum);
+        weft_text_add_bytes(&text, dumped, strlen(dumped) - strlen("\n}")); /* the sum ends it */
+        weft_manifest_seal(&text);
     }
     weft_status s = dumped && path && !text.out_of_memory
                         ? weft_write_file(path, weft_text_get(&text), text.size, err)

@@ -5,7 +5,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <weft/files.h>
 
 /* ---- which model ---- */
 
@@ -75,21 +74,17 @@ static bool is_before_5(const hf_reader *r)
 
 /* Blocks behind the last, which are there only if their tensors are: Transformers keeps the key and
  * leaves them out. */
-static void settle_behind(const char *folder, const hf_tables *tables, hf_model *m)
+static void settle_behind(const char *folder, hf_model *m)
 {
-    hf_value *v = m->form->behind ? hf_model_find(m, m->form->behind) : NULL;
-    const int64_t n = v ? hf_model_int(m, m->form->behind) : 0;
-    if (n < 1 || (!tables->none_behind && hf_view_has_block(folder, m, hf_model_blocks(m) - 1)))
+    const int64_t n = hf_model_int(m, m->form->behind);
+    if (n < 1 || hf_view_has_block(folder, m, hf_model_blocks(m) - 1))
         return;
-    if (tables->none_behind)
-        m->left_out = n;
-    else
-        weft_text_print(&m->notes,
-                        "config.json says that %lld block%s behind the last; the files have none, "
-                        "and so [%s] %s = 0\n",
-                        (long long)n, n == 1 ? " stands" : "s stand", m->table->plugin,
-                        v->param->name);
-    hf_value_set_number(v, 0);
+    weft_text_print(&m->notes,
+                    "config.json says that %lld block%s behind the last; the files have none, and "
+                    "so [%s] %s = 0\n",
+                    (long long)n, n == 1 ? " stands" : "s stand", m->table->plugin,
+                    m->form->behind);
+    hf_value_set_number(hf_model_find(m, m->form->behind), 0);
 }
 
 static void read_model(hf_reader *r, const char *folder, const hf_tables *tables, hf_model *m)
@@ -107,7 +102,7 @@ static void read_model(hf_reader *r, const char *folder, const hf_tables *tables
     if (m->form->rope)
         hf_read_rotary(r, m);
     hf_check_keys(r, m);
-    settle_behind(folder, tables, m);
+    settle_behind(folder, m);
     if (m->form->warning && is_before_5(r))
         weft_text_print(&m->notes, "%s\n", m->form->warning);
 }
@@ -119,6 +114,18 @@ bool hf_is_folder(const char *folder)
     return hf_has_file(folder, "config.json");
 }
 
+weft_status hf_refuse_metas(const char *folder, weft_error *err)
+{
+    if (!hf_has_file(folder, "params.json") && !hf_has_file(folder, "consolidated.00.pth") &&
+        !hf_has_file(folder, "consolidated.safetensors"))
+        return WEFT_OK;
+    return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
+                     "%s: these are Meta's own files (params.json, consolidated.*), whose q and k "
+                     "are in another order; take the same model's Hugging Face folder, which has "
+                     "config.json and *.safetensors",
+                     folder);
+}
+
 static weft_status no_config(const char *folder, weft_error *err)
 {
     struct stat st;
@@ -127,12 +134,9 @@ static weft_status no_config(const char *folder, weft_error *err)
     if (!S_ISDIR(st.st_mode))
         return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
                          "%s: is a file; name the folder that holds config.json", folder);
-    if (hf_has_file(folder, "params.json") || hf_has_file(folder, "consolidated.00.pth"))
-        return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
-                         "%s: these are Meta's own files (params.json, consolidated.*), whose q "
-                         "and k are in another order; take the same model's "
-                         "Hugging Face folder, which has config.json and *.safetensors",
-                         folder);
+    weft_status s = hf_refuse_metas(folder, err);
+    if (s)
+        return s;
     if (hf_has_file(folder, "model_index.json"))
         return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
                          "%s: holds several models of diffusers'; name the one to be read, "
@@ -150,28 +154,18 @@ weft_status hf_config_check(const char *folder, weft_error *err)
 weft_status hf_config_read(const char *folder, const hf_tables *tables, hf_model *m,
                            weft_error *err)
 {
-    char *data = NULL;
-    size_t size = 0;
-    json_error_t where;
+    json_t *root = NULL;
     *m = (hf_model){.bos = -1, .eos = -1, .context = 2048};
     if (!hf_is_folder(folder))
         return no_config(folder, err);
     char *path = weft_format("%s/config.json", folder);
-    weft_status s = path ? weft_read_file(path, &data, &size, err) : weft_fail_memory(err);
-    json_t *root = s ? NULL : json_loadb(data, size, JSON_REJECT_DUPLICATES, &where);
-    if (!s && !root)
-        s = weft_fail(err, WEFT_ERR_INPUT, ((weft_where){path, where.line > 0 ? where.line : 0}),
-                      "is not JSON: %s", where.text);
-    else if (!s && !json_is_object(root))
-        s = weft_fail(err, WEFT_ERR_INPUT, ((weft_where){path, 0}), "holds %s; expected an object",
-                      hf_json_type(root));
+    weft_status s = path ? hf_read_json(path, &root, err) : weft_fail_memory(err);
     if (!s) {
         hf_reader r = {.path = path, .object = root, .err = err};
         read_model(&r, folder, tables, m);
         s = r.status ? r.status : m->notes.out_of_memory ? weft_fail_memory(err) : WEFT_OK;
     }
     json_decref(root);
-    weft_free(data);
     weft_free(path);
     return s;
 }

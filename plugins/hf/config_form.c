@@ -84,7 +84,7 @@ static void check_again(hf_reader *r, const weft_hf_key *k, const hf_value *v, d
 
 static void read_number(hf_reader *r, const weft_hf_key *keys, const weft_hf_key *k, hf_model *m)
 {
-    hf_value *v = k->key ? hf_model_find(m, k->key) : NULL;
+    hf_value *v = hf_model_find(m, k->key);
     const bool bounded = v && (v->param->min != 0 || v->param->max != 0);
     const bool is_null = k->null && json_is_null(json_object_get(r->object, k->name));
     const double standard = is_null ? strtod(k->null, NULL) : standard_of(r, keys, k, m),
@@ -106,7 +106,7 @@ static void read_number(hf_reader *r, const weft_hf_key *keys, const weft_hf_key
         m->context = (int64_t)x;
 }
 
-static void read_word(hf_reader *r, const weft_hf_key *k, hf_value *v)
+static void read_word(hf_reader *r, const weft_hf_key *k, const hf_model *m, hf_value *v)
 {
     const json_t *x = hf_get(r, k->name);
     const char *word = json_string_value(x) ? json_string_value(x) : k->standard;
@@ -118,7 +118,7 @@ static void read_word(hf_reader *r, const weft_hf_key *k, hf_value *v)
     while (word && choice && *choice && strcmp(*choice, word) != 0)
         choice++;
     if (word && choice && !*choice)
-        hf_complain(r, "'%s' is '%s', which [%s] %s does not know", k->name, word, "model",
+        hf_complain(r, "'%s' is '%s', which [%s] %s does not know", k->name, word, m->table->plugin,
                     v->param->name);
     else if (word)
         snprintf(v->text, sizeof v->text, "%s", word);
@@ -148,12 +148,11 @@ static void read_list(hf_reader *r, const weft_hf_key *keys, const weft_hf_key *
             return;
         }
     }
-    v->said = used > 0;
 }
 
 static void read_key(hf_reader *r, const weft_hf_key *keys, const weft_hf_key *k, hf_model *m)
 {
-    hf_value *v = k->key ? hf_model_find(m, k->key) : NULL;
+    hf_value *v = hf_model_find(m, k->key);
     if (k->is)
         check_constant(r, k);
     if (v &&
@@ -161,7 +160,7 @@ static void read_key(hf_reader *r, const weft_hf_key *keys, const weft_hf_key *k
          (k->standard && (strcmp(k->standard, "true") == 0 || strcmp(k->standard, "false") == 0))))
         hf_value_set_number(v, hf_get_bool(r, k->name, k->standard && *k->standard == 't'));
     else if (v && v->param->type == WEFT_PARAM_CHOICE)
-        read_word(r, k, v);
+        read_word(r, k, m, v);
     else if (v && v->param->type == WEFT_PARAM_STRING)
         read_list(r, keys, k, m, v);
     else if (v || k->context)

@@ -6,97 +6,27 @@
 #include <string.h>
 
 /* What other models of the same shapes differ by. */
-static const char *const switched_off[] = {"quantization_config",
-                                           "compression_config",
-                                           "attention_bias",
-                                           "mlp_bias",
-                                           "use_sliding_window",
-                                           "sliding_window",
-                                           "attn_logit_softcapping",
-                                           "final_logit_softcapping",
-                                           "query_pre_attn_scalar",
-                                           "clip_qkv",
-                                           "use_qk_norm",
-                                           "qk_norm",
-                                           "num_experts",
-                                           "num_local_experts",
-                                           "n_routed_experts",
-                                           "alibi",
-                                           "parallel_residual",
-                                           "use_parallel_residual",
-                                           "rope_interleaved",
-                                           "rope_ratio",
-                                           "add_cross_attention",
-                                           "is_encoder_decoder",
-                                           "use_mup",
-                                           "no_rope_layers",
-                                           "scale_attn_by_inverse_layer_idx",
-                                           "auto_map",
-                                           NULL};
-static const char *const switched_on[] = {
-    "attention_multiplier", "residual_multiplier", "embedding_multiplier",
-    "logits_scaling",       "logit_scale",         "partial_rotary_factor",
-    "rotary_pct",           "scale_attn_weights",  NULL};
+static const char switched_off[] =
+    "quantization_config compression_config attention_bias mlp_bias use_sliding_window "
+    "sliding_window attn_logit_softcapping final_logit_softcapping query_pre_attn_scalar "
+    "clip_qkv use_qk_norm qk_norm num_experts num_local_experts n_routed_experts alibi "
+    "parallel_residual use_parallel_residual rope_interleaved rope_ratio add_cross_attention "
+    "is_encoder_decoder use_mup no_rope_layers scale_attn_by_inverse_layer_idx auto_map";
+static const char switched_on[] =
+    "attention_multiplier residual_multiplier embedding_multiplier logits_scaling logit_scale "
+    "partial_rotary_factor rotary_pct scale_attn_weights";
 /* Read here, or without effect on the numbers of a forward pass. */
-static const char *const harmless[] = {"architectures",
-                                       "model_type",
-                                       "vocab_size",
-                                       "rope_theta",
-                                       "rope_scaling",
-                                       "rope_parameters",
-                                       "tie_word_embeddings",
-                                       "n_ctx",
-                                       "bos_token_id",
-                                       "eos_token_id",
-                                       "pad_token_id",
-                                       "layer_types",
-                                       "attention_dropout",
-                                       "attn_pdrop",
-                                       "embd_pdrop",
-                                       "resid_pdrop",
-                                       "initializer_range",
-                                       "pretraining_tp",
-                                       "use_cache",
-                                       "torch_dtype",
-                                       "dtype",
-                                       "transformers_version",
-                                       "reorder_and_upcast_attn",
-                                       "summary_activation",
-                                       "summary_first_dropout",
-                                       "summary_proj_to_labels",
-                                       "summary_type",
-                                       "summary_use_proj",
-                                       "task_specific_params",
-                                       "_name_or_path",
-                                       "gradient_checkpointing",
-                                       "chunk_size_feed_forward",
-                                       "output_attentions",
-                                       "output_hidden_states",
-                                       "return_dict",
-                                       "id2label",
-                                       "label2id",
-                                       "problem_type",
-                                       "_attn_implementation",
-                                       "attn_implementation",
-                                       "transformers.js_config",
-                                       "is_llama_config",
-                                       "unsloth_version",
-                                       "output_router_logits",
-                                       "router_aux_loss_coef",
-                                       "router_jitter_noise",
-                                       "max_window_layers",
-                                       "max_sequence_length",
-                                       "_class_name",
-                                       "_diffusers_version",
-                                       NULL};
-
-static bool is_among(const char *const *list, const char *word)
-{
-    for (; *list; list++)
-        if (strcmp(*list, word) == 0)
-            return true;
-    return false;
-}
+static const char harmless[] =
+    "architectures model_type vocab_size rope_theta rope_scaling rope_parameters "
+    "tie_word_embeddings n_ctx bos_token_id eos_token_id pad_token_id layer_types "
+    "attention_dropout attn_pdrop embd_pdrop resid_pdrop initializer_range pretraining_tp "
+    "use_cache torch_dtype dtype transformers_version reorder_and_upcast_attn "
+    "summary_activation summary_first_dropout summary_proj_to_labels summary_type "
+    "summary_use_proj task_specific_params _name_or_path gradient_checkpointing "
+    "chunk_size_feed_forward output_attentions output_hidden_states return_dict id2label "
+    "label2id problem_type _attn_implementation attn_implementation transformers.js_config "
+    "is_llama_config unsloth_version output_router_logits router_aux_loss_coef "
+    "router_jitter_noise max_window_layers max_sequence_length _class_name _diffusers_version";
 
 static bool is_off(const json_t *x)
 {
@@ -114,24 +44,19 @@ static bool is_of(const weft_hf_key *keys, const char *name, bool reads)
     return false;
 }
 
-static void must_be_off(hf_reader *r, const hf_model *m, const char *const *keys)
+static void must_be_off(hf_reader *r, const char *key, const json_t *value)
 {
-    for (; *keys; keys++) {
-        const json_t *value = json_object_get(r->object, *keys);
-        char *text = is_off(value) || is_of(m->form->keys, *keys, true)
-                         ? NULL
-                         : json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT);
-        if (text && strcmp(*keys, "quantization_config") == 0)
-            hf_complain(r,
-                        "'%s' is %.60s: its tensors are not numbers as they stand; convert it to "
-                        "bf16 first",
-                        *keys, text);
-        else if (text)
-            hf_complain(
-                r, "'%s' is %.60s; weft's models do not have it, so the numbers would be others",
-                *keys, text);
-        free(text);
-    }
+    char *text = is_off(value) ? NULL : json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT);
+    if (text && strcmp(key, "quantization_config") == 0)
+        hf_complain(r,
+                    "'%s' is %.60s: its tensors are not numbers as they stand; convert it to bf16 "
+                    "first",
+                    key, text);
+    else if (text)
+        hf_complain(r,
+                    "'%s' is %.60s; weft's models do not have it, so the numbers would be others",
+                    key, text);
+    free(text);
 }
 
 static void check_layer_types(hf_reader *r)
@@ -147,23 +72,24 @@ static void check_layer_types(hf_reader *r)
     }
 }
 
-static void note_unknown(hf_reader *r, hf_model *m)
+/* Of keys that the model's table does not name. */
+static void check_key(hf_reader *r, hf_model *m, const char *key, const json_t *value)
 {
-    const char *key;
-    json_t *value;
-    json_object_foreach(r->object, key, value)
-        if (!is_of(m->form->keys, key, false) && !is_among(harmless, key) &&
-            !is_among(switched_off, key) && !is_among(switched_on, key) && !is_off(value))
-            weft_text_print(&m->notes,
-                            "config.json has '%s', which weft does not know and leaves out\n", key);
+    if (hf_has_word(switched_off, key))
+        must_be_off(r, key, value);
+    else if (hf_has_word(switched_on, key))
+        hf_must_be(r, key, 1);
+    else if (!is_of(m->form->keys, key, false) && !hf_has_word(harmless, key) && !is_off(value))
+        weft_text_print(&m->notes,
+                        "config.json has '%s', which weft does not know and leaves out\n", key);
 }
 
 void hf_check_keys(hf_reader *r, hf_model *m)
 {
-    must_be_off(r, m, switched_off);
-    for (int i = 0; switched_on[i]; i++)
-        if (!is_of(m->form->keys, switched_on[i], true))
-            hf_must_be(r, switched_on[i], 1);
+    const char *key;
+    json_t *value;
+    json_object_foreach(r->object, key, value)
+        if (!is_of(m->form->keys, key, true))
+            check_key(r, m, key, value);
     check_layer_types(r);
-    note_unknown(r, m);
 }

@@ -3,7 +3,7 @@
 #include "config.h"
 
 #include <math.h>
-#include <string.h>
+#include <weft/files.h>
 
 void hf_complain(hf_reader *r, const char *format, ...)
 {
@@ -19,6 +19,23 @@ const char *hf_json_type(const json_t *x)
     static const char *const names[] = {"an object", "an array", "a string", "a number",
                                         "a number",  "true",     "false",    "null"};
     return names[json_typeof(x)];
+}
+
+weft_status hf_read_json(const char *path, json_t **out, weft_error *err)
+{
+    char *data = NULL;
+    size_t size = 0;
+    json_error_t where;
+    weft_status s = weft_read_file(path, &data, &size, err);
+    *out = s ? NULL : json_loadb(data, size, JSON_REJECT_DUPLICATES, &where);
+    weft_free(data);
+    if (!s && !*out)
+        s = weft_fail(err, WEFT_ERR_INPUT, ((weft_where){path, where.line > 0 ? where.line : 0}),
+                      "is not JSON: %s", where.text);
+    else if (!s && !json_is_object(*out))
+        s = weft_fail(err, WEFT_ERR_INPUT, ((weft_where){path, 0}), "holds %s; expected an object",
+                      hf_json_type(*out));
+    return s;
 }
 
 json_t *hf_get(const hf_reader *r, const char *key)

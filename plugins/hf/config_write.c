@@ -13,24 +13,36 @@ json_t *hf_json_of(const char *text)
     return value ? value : json_string(text);
 }
 
+weft_status hf_write_json(const json_t *root, size_t flags, const char *end, const char *folder,
+                          const char *name, weft_error *err)
+{
+    char *text = root ? json_dumps(root, JSON_INDENT(2) | flags) : NULL,
+         *path = weft_format("%s/%s", folder, name);
+    weft_text out = {0};
+    if (text)
+        weft_text_print(&out, "%s%s", text, end);
+    weft_status s = text && path && !out.out_of_memory
+                        ? weft_write_file(path, weft_text_get(&out), out.size, err)
+                        : weft_fail_memory(err);
+    weft_text_release(&out);
+    weft_free(path);
+    free(text);
+    return s;
+}
+
 /* "0 2" as [0, 2] */
 static json_t *array_of(const char *text)
 {
     json_t *list = json_array();
-    char *end = NULL;
-    for (const char *c = text; *(c += strspn(c, " \n")); c = end) {
-        const long long x = strtoll(c, &end, 10);
-        if (end == c)
-            break;
-        json_array_append_new(list, json_integer(x));
-    }
+    for (int64_t x; hf_next_number(&text, &x);)
+        json_array_append_new(list, json_integer((json_int_t)x));
     return list;
 }
 
 static json_t *value_of(const weft_hf_key *k, const hf_model *m)
 {
     double x = 0;
-    const hf_value *v = k->key ? hf_model_find(m, k->key) : NULL;
+    const hf_value *v = hf_model_find(m, k->key);
     if (v && k->null && strcmp(v->text, k->null) == 0)
         return json_null();
     if (!v)
@@ -117,17 +129,8 @@ weft_status hf_config_write(const char *folder, const hf_model *m, weft_dtype dt
                                    "model_type", m->form->type);
     bool ok = root && add_keys(root, m->form->keys, m) && (!m->form->rope || add_rope(root, m)) &&
               (m->form->diffusers || (add_ids(root, m) && add_dtype(root, dtype)));
-    char *text = ok ? json_dumps(root, JSON_INDENT(2) | JSON_SORT_KEYS) : NULL,
-         *path = weft_format("%s/config.json", folder);
-    weft_text out = {0};
-    if (text)
-        weft_text_print(&out, "%s\n", text);
-    weft_status s = text && path && !out.out_of_memory
-                        ? weft_write_file(path, weft_text_get(&out), out.size, err)
-                        : weft_fail_memory(err);
-    weft_text_release(&out);
-    weft_free(path);
-    free(text);
+    weft_status s =
+        hf_write_json(ok ? root : NULL, JSON_SORT_KEYS, "\n", folder, "config.json", err);
     json_decref(root);
     return s;
 }

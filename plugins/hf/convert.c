@@ -3,7 +3,6 @@
 #include "hf.h"
 
 #include <limits.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -101,46 +100,40 @@ static weft_status advise(const hf_options *o, const hf_extras *extras, weft_sta
     return s;
 }
 
-static void report(const hf_options *o, const char *what, int tensors, int64_t bytes)
+static weft_status report(const hf_options *o, const char *what, int tensors, int64_t bytes)
 {
     weft_log_print(o->host->log, WEFT_LOG_INFO, "\r");
     weft_log_print(o->host->log, WEFT_LOG_INFO, "%s: %s, %d tensors, %.*f MB", o->to, what, tensors,
                    bytes < 10000000 ? 2 : 0, (double)bytes / 1e6);
+    return WEFT_OK;
 }
 
-static weft_status to_weft(const hf_options *o, weft_error *err)
+static weft_status to_weft(const hf_options *o, hf_place *place, weft_error *err)
 {
     hf_view from;
-    hf_place place = {0};
     int64_t bytes = 0;
     weft_status s =
         advise(o, &from.extras, hf_view_open(&from, o->from, &o->tables, o->extra, err), err);
-    if (!s && from.model.notes.size)
-        weft_log_print(o->host->log, WEFT_LOG_WARN, "%.*s", (int)from.model.notes.size - 1,
-                       weft_text_get(&from.model.notes));
-    s = s ? s : hf_place_begin(&place, o->to, o->force, err);
-    s = s ? s : hf_import(o, &from, place.temporary, &bytes, err);
-    s = s ? s : hf_place_commit(&place, err);
     if (!s)
-        report(o, "a checkpoint of weft's", from.map.n + from.extras.n, bytes);
-    hf_place_end(&place);
+        hf_print_notes(&from.model, o->host->log);
+    s = s ? s : hf_place_begin(place, o->to, o->force, err);
+    s = s ? s : hf_import(o, &from, place->temporary, &bytes, err);
+    s = s ? s : hf_place_commit(place, err);
+    s = s ? s : report(o, "a checkpoint of weft's", from.map.n + from.extras.n, bytes);
     hf_view_close(&from);
     return s;
 }
 
-static weft_status to_hf(const hf_options *o, weft_error *err)
+static weft_status to_hf(const hf_options *o, hf_place *place, weft_error *err)
 {
     hf_checkpoint from;
-    hf_place place = {0};
     int64_t bytes = 0;
     weft_status s =
         advise(o, &from.extras, hf_checkpoint_open(&from, o->from, &o->tables, o->extra, err), err);
-    s = s ? s : hf_place_begin(&place, o->to, o->force, err);
-    s = s ? s : hf_export(o, &from, place.temporary, &bytes, err);
-    s = s ? s : hf_place_commit(&place, err);
-    if (!s)
-        report(o, "a Hugging Face folder", from.map.n + from.extras.n, bytes);
-    hf_place_end(&place);
+    s = s ? s : hf_place_begin(place, o->to, o->force, err);
+    s = s ? s : hf_export(o, &from, place->temporary, &bytes, err);
+    s = s ? s : hf_place_commit(place, err);
+    s = s ? s : report(o, "a Hugging Face folder", from.map.n + from.extras.n, bytes);
     hf_checkpoint_close(&from);
     return s;
 }
@@ -148,7 +141,7 @@ static weft_status to_hf(const hf_options *o, weft_error *err)
 static weft_status print_settings(const hf_options *o, const char *folder, weft_error *err)
 {
     weft_text ini = {0};
-    weft_status s = hf_settings_train(folder, &o->tables, &ini, err);
+    weft_status s = hf_settings_print(folder, &o->tables, false, &ini, err);
     s = s ? s : o->host->write(o->host, weft_text_get(&ini), ini.size, err);
     weft_text_release(&ini);
     return s;
@@ -171,10 +164,12 @@ static weft_status run(const weft_command_host *host, int argc, char **argv, wef
     if (a.target && strcmp(a.target, hugging ? "hf" : "weft") == 0)
         return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE, "%s: is %s already", a.o.from,
                          hugging ? "a Hugging Face folder" : "weft's");
+    hf_place place = {0};
     s = check_apart(&a.o, err);
-    if (s)
-        return s;
-    return hugging ? to_weft(&a.o, err) : to_hf(&a.o, err);
+    if (!s)
+        s = hugging ? to_weft(&a.o, &place, err) : to_hf(&a.o, &place, err);
+    hf_place_end(&place);
+    return s;
 }
 
 const weft_command hf_convert = {
@@ -188,7 +183,8 @@ const weft_command hf_convert = {
         "of models whose\nplugins say how they lie there.\n"
         "FROM: a Hugging Face folder, a checkpoint (step-N), or a run's folder, whose latest "
         "checkpoint is taken.\n"
-        "TO: a folder that is not there yet, or empty. The tokenizer's files go along.\n"
+        "TO: a folder that is not there yet (its parents are made, too), or empty. The tokenizer's "
+        "files go along.\n"
         "\n"
         "options:\n"
         "  --to hf|weft               what TO shall be; taken from FROM if left out\n"

@@ -9,14 +9,10 @@ enum { MOST_NAMED = 20 };
 
 weft_status hf_extras_add(hf_extras *x, const weft_stored *t, weft_error *err)
 {
-    if (x->n == x->capacity) {
-        int capacity = x->capacity ? 2 * x->capacity : 64;
-        const weft_stored **more = weft_realloc(x->list, (size_t)capacity * sizeof *more);
-        if (!more)
-            return weft_fail_memory(err);
-        x->list = more;
-        x->capacity = capacity;
-    }
+    const weft_stored **more = hf_more(x->list, x->n, &x->capacity, sizeof *more);
+    if (!more)
+        return weft_fail_memory(err);
+    x->list = more;
     x->list[x->n++] = t;
     return WEFT_OK;
 }
@@ -57,35 +53,19 @@ void hf_extras_release(hf_extras *x)
     *x = (hf_extras){0};
 }
 
-/* ---- copied as they are ---- */
-
-weft_piece hf_extra_piece(const weft_stored *t, weft_dtype wanted)
+/* f16 is written as f32, which holds it exactly. */
+void hf_extras_append(const hf_extras *x, weft_dtype wanted, weft_folder *folder, hf_output *out)
 {
-    const bool real = t->dtype == WEFT_DTYPES || weft_dtype_is_float(t->dtype);
-    weft_piece p = {.name = t->name, .dtype = t->dtype, .n_dims = t->n_dims};
-    if (real && wanted != WEFT_DTYPES)
-        p.dtype = wanted;
-    else if (t->dtype == WEFT_DTYPES)
-        p.dtype = WEFT_F32; /* f16: f32 holds it exactly */
-    for (int d = 0; d < t->n_dims; d++)
-        p.whole[d] = p.size[d] = t->size[d];
-    return p;
-}
-
-weft_status hf_extra_write(weft_folder *folder, const weft_piece *p, weft_shard *shard, int at,
-                           weft_error *err)
-{
-    const int64_t bytes = (int64_t)weft_dtype_size(p->dtype);
-    hf_boxes b;
-    if (weft_piece_bytes(p) == 0)
-        return WEFT_OK;
-    hf_boxes_init(&b, p->size, p->n_dims, (size_t)bytes);
-    void *data = weft_alloc((size_t)(hf_boxes_most(&b) * bytes));
-    weft_status s = data ? WEFT_OK : weft_fail_memory(err);
-    while (!s && hf_boxes_next(&b)) {
-        s = weft_folder_read(folder, p->name, b.lo, b.box, p->dtype, data, err);
-        s = s ? s : weft_shard_write(shard, at, b.at * bytes, data, b.count * bytes, err);
+    out->own = out->n;
+    out->extras = folder;
+    for (int i = 0; i < x->n; i++) {
+        const weft_stored *t = x->list[i];
+        const bool half = t->dtype == WEFT_DTYPES,
+                   turns = wanted != WEFT_DTYPES && (half || weft_dtype_is_float(t->dtype));
+        out->pieces[out->n++] = hf_piece(t->name,
+                                         turns  ? wanted
+                                         : half ? WEFT_F32
+                                                : t->dtype,
+                                         t->size, t->n_dims);
     }
-    weft_free(data);
-    return s;
 }

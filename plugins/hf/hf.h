@@ -17,7 +17,6 @@ typedef struct hf_tables {
     const weft_finder *plugins; /* NULL: in `own` alone */
     const weft_hf_model *own;   /* that of the run's model; NULL: there is none */
     const char *named;          /* the plugin that the user names; NULL: none */
-    bool none_behind;           /* blocks behind the last are not looked at */
 } hf_tables;
 
 /* A key of the plugin's section. */
@@ -33,7 +32,6 @@ typedef struct hf_model {
     hf_value *values; /* [n], as table->params */
     int n;
     int64_t context;  /* tokens of a text */
-    int64_t left_out; /* blocks behind the last that are not looked at */
     int64_t bos, eos; /* -1: not known */
     weft_text notes;  /* lines: keys of config.json that weft does not know */
 } hf_model;
@@ -49,6 +47,8 @@ weft_status hf_table_check(const weft_hf_model *table, const char *plugin, weft_
 weft_status hf_model_init(hf_model *m, const weft_hf_model *table, const weft_hf_form *form,
                           weft_error *err);
 void hf_model_release(hf_model *m);
+void hf_print_notes(const hf_model *m, const weft_log *log);
+/* key NULL: NULL. */
 hf_value *hf_model_find(const hf_model *m, const char *key);
 /* Its number, or whether it is yes; false: it is a word, or not there. */
 bool hf_value_number(const hf_value *v, double *out);
@@ -62,6 +62,13 @@ int64_t hf_model_int(const hf_model *m, const char *key);
 /* A number as text that reads back as it is, at its shortest. */
 const char *hf_number(char buffer[32], double x);
 bool hf_says_yes(const char *text);
+bool hf_says_no(const char *text);
+/* Lists of words with blanks between: the length of the next one, where *list then begins; 0: there
+ * are no more. */
+size_t hf_next_word(const char **list);
+bool hf_has_word(const char *list, const char *word);
+/* Lists of whole numbers: false: there are no more. */
+bool hf_next_number(const char **list, int64_t *out);
 /* A list as the model has it: its numbers with a blank between, or what follows from other keys. */
 void hf_model_list(const hf_model *m, const hf_value *v, char text[512]);
 /* A number as text, or what the model has for a key of config.json among these before `below`. NAN:
@@ -77,11 +84,18 @@ weft_status hf_config_read(const char *folder, const hf_tables *tables, hf_model
                            weft_error *err);
 /* Is there one? What is there instead is said. */
 weft_status hf_config_check(const char *folder, weft_error *err);
+/* Files of Meta's own. */
+weft_status hf_refuse_metas(const char *folder, weft_error *err);
 /* dtype: how the tensors are stored. */
 weft_status hf_config_write(const char *folder, const hf_model *m, weft_dtype dtype,
                             weft_error *err);
 /* Is this a folder with a config.json? */
 bool hf_is_folder(const char *folder);
+/* An object in a file of its own; what is wrong is said with its line. To be released even so. */
+weft_status hf_read_json(const char *path, json_t **out, weft_error *err);
+/* root NULL: out of memory. end: what stands behind it. */
+weft_status hf_write_json(const json_t *root, size_t flags, const char *end, const char *folder,
+                          const char *name, weft_error *err);
 /* A JSON value, or a word without quotes, as tables have them. */
 json_t *hf_json_of(const char *text);
 
@@ -96,11 +110,9 @@ json_t *hf_settings_json(const hf_model *m);
 weft_status hf_settings_read(const json_t *manifest, const hf_tables *tables,
                              const weft_folder *tensors, const char *where, hf_model *m,
                              weft_error *err);
-/* The format service, and a whole INI to train from. */
-weft_status hf_settings_minimal(const char *folder, const weft_finder *plugins, weft_text *ini,
-                                weft_error *err);
-weft_status hf_settings_train(const char *folder, const hf_tables *tables, weft_text *ini,
-                              weft_error *err);
+/* An INI with the folder's model. minimal: no more than that; else to train from. */
+weft_status hf_settings_print(const char *folder, const hf_tables *tables, bool minimal,
+                              weft_text *ini, weft_error *err);
 
 /* ---- where a parameter lies (map.c) ---- */
 
@@ -113,13 +125,28 @@ typedef struct hf_tensor {
     int64_t size[WEFT_MAX_DIMS];
 } hf_tensor;
 
+/* A tensor of Hugging Face's that is a parameter once more. */
+typedef struct hf_copy {
+    int of;
+    char name[HF_NAME];
+} hf_copy;
+
 typedef struct hf_map {
     hf_tensor *list; /* parts of one tensor of Hugging Face's follow each other */
     int n, capacity;
+    hf_copy *copies; /* written; folders that are read may lack them */
+    int n_copies;
 } hf_map;
+
+/* A list with room for one more; NULL: out of memory. */
+void *hf_more(void *list, int n, int *capacity, size_t size);
 
 /* What it is stored as where the user wants `wanted`, WEFT_DTYPES: as it is. */
 weft_dtype hf_dtype(const hf_tensor *t, weft_dtype wanted, weft_dtype is);
+/* Not the one that ends a table. */
+bool hf_is_row(const weft_hf_tensor *row);
+/* Is this parameter of a block behind the last? */
+bool hf_is_behind(const hf_model *m, const char *name);
 /* How many blocks, with those behind the last. */
 int64_t hf_model_blocks(const hf_model *m);
 /* Two names for one tensor are an error. Release map in every case. */
@@ -149,20 +176,47 @@ bool hf_next_dim(const hf_model *m, const char **shape, int64_t *known, const ch
                  int *n_open);
 /* Is it in none of the rows that the model has? Files may hold it, and nobody needs it. */
 bool hf_is_ignored(const hf_model *m, const char *name);
-/* "[16, 4]" */
-void hf_print_shape(weft_text *text, const int64_t *size, int n);
+/* "[16, 4]"; returns text. */
+const char *hf_shape(char text[HF_NAME], const int64_t *size, int n);
+/* t NULL: false. */
+bool hf_has_shape(const weft_stored *t, const int64_t *size, int n);
+/* A whole tensor. */
+weft_piece hf_piece(const char *name, weft_dtype dtype, const int64_t *size, int n_dims);
 
-/* A tensor, in row-major order, by boxes of some tens of megabytes. */
-typedef struct hf_boxes {
-    int n_dims, cut; /* dims before `cut` are single in a box, those behind it whole */
-    int64_t size[WEFT_MAX_DIMS], lo[WEFT_MAX_DIMS], box[WEFT_MAX_DIMS];
-    int64_t step, at, count; /* elements before the box, in the box */
-} hf_boxes;
+/* ---- files of tensors (write.c) ---- */
 
-void hf_boxes_init(hf_boxes *b, const int64_t *size, int n_dims, size_t element);
-bool hf_boxes_next(hf_boxes *b);
-/* The most elements that a box has. */
-int64_t hf_boxes_most(const hf_boxes *b);
+/* What is to be written, and how it is read. */
+typedef struct hf_output {
+    const weft_command_host *host;
+    const char *folder;
+    bool ours;          /* as a checkpoint's, not as Hugging Face's */
+    const char *stem;   /* of the files' names, of Hugging Face's */
+    weft_piece *pieces; /* [n]: the model's own, then others, which are copied from `extras` */
+    int own, n;
+    weft_folder *extras;
+    /* The box [lo, lo + size) of an own piece, dense, as its dtype. */
+    weft_status (*read)(void *self, int piece, const int64_t *lo, const int64_t *size, void *to,
+                        weft_error *err);
+    /* A file is there, with n pieces from `first` on. */
+    weft_status (*note)(void *self, const char *name, int first, int n, const weft_sums *sums,
+                        weft_error *err);
+    void *self;
+} hf_output;
+
+/* Files of at most max_shard bytes each (or one tensor). *bytes: of tensors. */
+weft_status hf_output_write(const hf_output *out, int64_t max_shard, int64_t *bytes,
+                            weft_error *err);
+
+/* How they are shared out. */
+typedef struct hf_shards {
+    int *first; /* [n + 1]: pieces first[i] .. first[i + 1] - 1 are in file i */
+    int n;
+    int64_t bytes; /* of all */
+} hf_shards;
+
+weft_status hf_shards_init(hf_shards *s, const weft_piece *pieces, int n, int64_t max_shard,
+                           weft_error *err);
+void hf_shards_release(hf_shards *s);
 
 /* ---- tensors that are not the model's own (extra.c) ---- */
 
@@ -178,19 +232,18 @@ weft_status hf_extras_add(hf_extras *x, const weft_stored *t, weft_error *err);
  * messages. */
 weft_status hf_extras_settle(hf_extras *x, hf_extra how, const char *where, weft_error *err);
 void hf_extras_release(hf_extras *x);
-/* What becomes of one in the other form: the same name; if it is of floats, of dtype `wanted`
- * (WEFT_DTYPES: as stored). */
-weft_piece hf_extra_piece(const weft_stored *t, weft_dtype wanted);
-weft_status hf_extra_write(weft_folder *folder, const weft_piece *p, weft_shard *shard, int at,
-                           weft_error *err);
+/* Behind the model's own pieces, of which there are out->n: under the same names; if they are of
+ * floats, of dtype `wanted` (WEFT_DTYPES: as stored). */
+void hf_extras_append(const hf_extras *x, weft_dtype wanted, weft_folder *folder, hf_output *out);
 
 /* ---- a Hugging Face folder with its tensors (view.c) ---- */
 
 typedef struct hf_view {
+    const char *path;
     hf_model model;
     hf_map map;
     weft_folder *folder;
-    bool *bare; /* [map.n]: files call it so without the prefix */
+    bool bare; /* files call tensors so without the prefix */
     hf_extras extras;
 } hf_view;
 
@@ -201,15 +254,14 @@ weft_status hf_view_open(hf_view *v, const char *folder, const hf_tables *tables
 /* Do the files have any tensor of this block? True, too, where they cannot be read. */
 bool hf_view_has_block(const char *folder, const hf_model *m, int64_t block);
 void hf_view_close(hf_view *v);
-/* The box [lo, lo + size) of weft's parameter map.list[i], dense, as elements of dtype. */
+/* The box [lo, lo + size) of weft's parameter map.list[i], dense, as elements of dtype. Where files
+ * have it once more, the same box there must be equal. */
 weft_status hf_view_read(hf_view *v, int i, const int64_t *lo, const int64_t *size,
                          weft_dtype dtype, void *to, weft_error *err);
 weft_dtype hf_view_dtype(const hf_view *v, int i);
 
-/* to[j][i] = from[i][j], i < rows, j < columns; a row of `to` begins every `stride` elements of
- * `bytes` bytes. */
-void hf_transpose(const void *from, int64_t rows, int64_t columns, void *to, int64_t stride,
-                  size_t bytes);
+/* to[j][i] = from[i][j], i < rows, j < columns, of elements of `bytes` bytes. */
+void hf_transpose(const void *from, int64_t rows, int64_t columns, void *to, size_t bytes);
 
 /* ---- weft's checkpoints (checkpoint.c) ---- */
 
@@ -217,9 +269,7 @@ typedef struct hf_checkpoint {
     hf_model model;
     hf_map map;
     weft_folder *folder;
-    char *path; /* the checkpoint's own folder */
-    json_t *manifest;
-    int64_t step;
+    weft_manifest manifest;
     hf_extras extras;
 } hf_checkpoint;
 
@@ -252,18 +302,6 @@ weft_status hf_export(const hf_options *o, hf_checkpoint *from, const char *fold
                       weft_error *err);
 weft_status hf_import(const hf_options *o, hf_view *from, const char *folder, int64_t *bytes,
                       weft_error *err);
-
-/* Files of tensors, at most max_shard bytes each (or one tensor). */
-typedef struct hf_shards {
-    int *first; /* [n + 1]: pieces first[i] .. first[i + 1] - 1 are in file i */
-    int n;
-    int64_t bytes; /* of all */
-} hf_shards;
-
-weft_status hf_shards_init(hf_shards *s, const weft_piece *pieces, int n, int64_t max_shard,
-                           weft_error *err);
-void hf_shards_release(hf_shards *s);
-void hf_show_progress(const hf_options *o, int done, int all);
 
 /* Files are made in a folder beside TO, which takes TO's place once everything is written. */
 typedef struct hf_place {

@@ -4,7 +4,6 @@
 #include "hf.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 /* ---- is it the same model? ---- */
@@ -16,18 +15,6 @@ static const char *setting(const weft_state_view *state, const char *section, co
             strcmp(state->settings[i].key, key) == 0)
             return state->settings[i].value;
     return NULL;
-}
-
-/* Does the run leave out what folders may have behind the last block? */
-static bool has_none_behind(const weft_hf_model *own, const weft_state_view *state)
-{
-    for (int i = 0; own->forms[i]; i++) {
-        const char *key = own->forms[i]->behind,
-                   *is = key ? setting(state, own->plugin, key) : NULL;
-        if (is && strcmp(is, "0") == 0)
-            return true;
-    }
-    return false;
 }
 
 typedef struct comparison {
@@ -83,32 +70,26 @@ static const hf_tensor *in_files(const hf_view *v, const weft_state_tensor *t)
 }
 
 static weft_status wrong_shape(const weft_state_tensor *t, const hf_tensor *has, const hf_view *v,
-                               const char *folder, weft_error *err)
+                               weft_error *err)
 {
-    weft_text text = {0};
-    weft_text_print(&text, "'%s' is ", t->name);
-    hf_print_shape(&text, t->tensor.whole, t->tensor.n_dims);
-    weft_text_add(&text, " in the run and ");
-    hf_print_shape(&text, has->size, has->n_dims);
-    weft_status s =
-        weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE, "%s in %s, by the table of plugin %s ([%s])",
-                  weft_text_get(&text), folder, v->model.table->plugin, has->row->shape);
-    weft_text_release(&text);
-    return s;
+    char run[HF_NAME], folder[HF_NAME];
+    return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
+                     "'%s' is %s in the run and %s in %s, by the table of plugin %s ([%s])",
+                     t->name, hf_shape(run, t->tensor.whole, t->tensor.n_dims),
+                     hf_shape(folder, has->size, has->n_dims), v->path, v->model.table->plugin,
+                     has->row->shape);
 }
 
-/* What lies behind the last block, which a run that only writes text has none of. */
+/* What lies behind the last block of the folder. */
 static int count_behind(const hf_view *v)
 {
-    const int64_t layers = hf_model_int(&v->model, v->model.form->layers);
     int n = 0;
-    for (int i = 0; i < v->map.n && v->model.form->behind; i++)
-        n += v->map.list[i].layer >= layers;
+    for (int i = 0; i < v->map.n; i++)
+        n += hf_is_behind(&v->model, v->map.list[i].name);
     return n;
 }
 
-static weft_status compare_tensors(const hf_view *v, const weft_state_view *state,
-                                   const char *folder, weft_error *err)
+static weft_status compare_tensors(const hf_view *v, const weft_state_view *state, weft_error *err)
 {
     weft_status s = WEFT_OK;
     int found = 0;
@@ -117,28 +98,53 @@ static weft_status compare_tensors(const hf_view *v, const weft_state_view *stat
         const hf_tensor *has = in_files(v, t);
         bool fits = has && has->n_dims == t->tensor.n_dims;
         found += has != NULL;
-        if (!has && !t->moment)
+        if (!has && !t->moment && !hf_is_behind(&v->model, t->name))
             s = weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
                           "the run has a parameter '%s', which %s has not, by the table of plugin "
                           "%s",
-                          t->name, folder, v->model.table->plugin);
+                          t->name, v->path, v->model.table->plugin);
         for (int d = 0; d < t->tensor.n_dims && fits; d++)
             fits = has->size[d] == t->tensor.whole[d];
         if (has && !fits)
-            s = wrong_shape(t, has, v, folder, err);
+            s = wrong_shape(t, has, v, err);
     }
     if (!s && found != v->map.n && found != v->map.n - count_behind(v))
         s = weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE, "the run has %d parameters, %s has %d",
-                      found, folder, v->map.n);
+                      found, v->path, v->map.n);
     return s;
 }
 
-static weft_status check(const hf_view *v, const weft_state_view *state, const char *folder,
-                         weft_error *err)
+/* Blocks behind the last, as modules of multi-token prediction, which a run may leave out, as one
+ * does that only writes text, and a folder may have none of. */
+static weft_status settle_behind(hf_view *v, const weft_state_view *state, bool new,
+                                 weft_error *err)
 {
-    weft_status s = compare_settings(&v->model, state, folder, err),
-                tensors = compare_tensors(v, state, folder, err);
-    return s ? s : tensors;
+    const hf_model *m = &v->model;
+    const char *key = m->form->behind;
+    hf_value *value = hf_model_find(m, key);
+    bool has = false;
+    for (int i = 0; i < state->n_tensors && !has; i++)
+        has = !state->tensors[i].moment && hf_is_behind(m, state->tensors[i].name);
+    if (!value || (has && hf_model_int(m, key) > 0))
+        return WEFT_OK;
+    value->said = false; /* the two need not agree */
+    hf_value_set_number(value, 0);
+    v->map.n_copies = 0; /* of theirs */
+    if (!has || new)
+        return WEFT_OK;
+    return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
+                     "[%s] %s = %s, but %s has no such blocks: set [%s] %s = 0, or [hf] "
+                     "missing_modules = new, and they begin as those of a new run",
+                     m->table->plugin, key, setting(state, m->table->plugin, key), v->path,
+                     m->table->plugin, key);
+}
+
+static weft_status check(hf_view *v, const weft_state_view *state, bool new, weft_error *err)
+{
+    weft_status behind = settle_behind(v, state, new, err),
+                settings = compare_settings(&v->model, state, v->path, err),
+                tensors = compare_tensors(v, state, err);
+    return behind ? behind : settings ? settings : tensors;
 }
 
 /* ---- loading ---- */
@@ -159,16 +165,16 @@ static weft_status load(void *self, const weft_state_view *state, bool *loaded, 
     *loaded = false;
     if (!*folder)
         return WEFT_OK;
-    hf_tables tables = hf_run_tables(plugin->host);
+    const hf_tables tables = hf_run_tables(plugin->host);
     if (!tables.own)
         return weft_fail(
             err, WEFT_ERR_INPUT, WEFT_NOWHERE,
             "[hf] load: the run's model%s%s does not say how it lies in Hugging Face's "
             "files (<weft/hf.h>), so none can be read",
             state->model ? ", of the plugin " : "", state->model ? state->model : "");
-    tables.none_behind = has_none_behind(tables.own, state);
     weft_status s = hf_view_open(&v, folder, &tables, HF_EXTRA_REFUSE, err);
-    s = s ? s : check(&v, state, folder, err);
+    s = s ? s
+          : check(&v, state, weft_params_is(plugin->host->params, "missing_modules", "new"), err);
     int n = 0;
     for (int i = 0; i < state->n_tensors && !s; i++)
         if (in_files(&v, &state->tensors[i])) {
@@ -176,9 +182,7 @@ static weft_status load(void *self, const weft_state_view *state, bool *loaded, 
             n++;
         }
     if (!s && state->rank == 0) {
-        if (v.model.notes.size > 0)
-            weft_log_print(plugin->host->log, WEFT_LOG_WARN, "%.*s", (int)v.model.notes.size - 1,
-                           weft_text_get(&v.model.notes));
+        hf_print_notes(&v.model, plugin->host->log);
         weft_log_print(plugin->host->log, WEFT_LOG_INFO, "loaded %d parameters from %s", n, folder);
     }
     *loaded = !s;

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 noinst_LTLIBRARIES += plugins/hf/libhf.la
 plugins_hf_libhf_la_SOURCES = \
-	plugins/hf/boxes.c \
 	plugins/hf/checkpoint.c \
 	plugins/hf/config.c \
 	plugins/hf/config_form.c \
@@ -22,6 +21,7 @@ plugins_hf_libhf_la_SOURCES = \
 	plugins/hf/table.c \
 	plugins/hf/tokens.c \
 	plugins/hf/view.c \
+	plugins/hf/write.c \
 	plugins/hf/config.h \
 	plugins/hf/hf.h
 plugins_hf_libhf_la_CFLAGS = $(AM_CFLAGS) $(JANSSON_CFLAGS)

@@ -67,30 +67,23 @@ int64_t hf_model_blocks(const hf_model *m)
     return hf_model_int(m, m->form->layers) + hf_model_int(m, m->form->behind);
 }
 
-/* Is it of a block that is not looked at? */
-static bool is_left_out(const hf_model *m, const char *name)
+/* Numbers of a block's rows stand before a dot. */
+bool hf_is_behind(const hf_model *m, const char *name)
 {
-    const int64_t first = hf_model_blocks(m);
-    for (int64_t l = first; l < first + m->left_out; l++)
-        for (const weft_hf_tensor *row = m->form->tensors; row->name || row->file; row++) {
-            const char *number = row->name ? strstr(row->name, "{l}.") : NULL;
-            char pattern[HF_NAME], begin[HF_NAME];
-            if (!number)
-                continue;
-            snprintf(pattern, sizeof pattern, "%.*s{l}.", (int)(number - row->name), row->name);
-            hf_name(begin, pattern, l, 0);
-            if (strncmp(name, begin, strlen(begin)) == 0)
-                return true;
-        }
+    const int64_t layers = hf_model_int(m, m->form->layers);
+    for (const weft_hf_tensor *row = m->form->tensors; hf_is_row(row) && m->form->behind; row++) {
+        const char *number = row->name && !row->blocks ? strstr(row->name, "{l}.") : NULL;
+        const size_t n = number ? (size_t)(number - row->name) : 0;
+        if (number && strncmp(name, row->name, n) == 0 && strtoll(name + n, NULL, 10) >= layers)
+            return true;
+    }
     return false;
 }
 
 bool hf_is_ignored(const hf_model *m, const char *name)
 {
     const char *prefix = m->form->prefix ? m->form->prefix : "";
-    if (is_left_out(m, name))
-        return true;
-    for (const weft_hf_tensor *row = m->form->tensors; row->name || row->file; row++) {
+    for (const weft_hf_tensor *row = m->form->tensors; hf_is_row(row); row++) {
         size_t skip = strncmp(file_of(row), prefix, strlen(prefix)) == 0 ? strlen(prefix) : 0;
         if (!row->name && hf_model_has(m, row->when, row->unless) &&
             (is_of_pattern(row->file, name) || is_of_pattern(row->file + skip, name)))
@@ -217,29 +210,45 @@ bool hf_next_dim(const hf_model *m, const char **shape, int64_t *known, const ch
     return true;
 }
 
-void hf_print_shape(weft_text *text, const int64_t *size, int n)
+const char *hf_shape(char text[HF_NAME], const int64_t *size, int n)
 {
-    weft_text_add(text, "[");
+    size_t used = 0;
     for (int d = 0; d < n; d++)
-        weft_text_print(text, "%s%lld", d ? ", " : "", (long long)size[d]);
-    weft_text_add(text, "]");
+        used += (size_t)snprintf(text + used, HF_NAME - used, "%s%lld", d ? ", " : "[",
+                                 (long long)size[d]);
+    snprintf(text + used, HF_NAME - used, n ? "]" : "[]");
+    return text;
+}
+
+bool hf_has_shape(const weft_stored *t, const int64_t *size, int n)
+{
+    bool same = t && t->n_dims == n;
+    for (int d = 0; d < n && same; d++)
+        same = t->size[d] == size[d];
+    return same;
+}
+
+weft_piece hf_piece(const char *name, weft_dtype dtype, const int64_t *size, int n_dims)
+{
+    weft_piece p = {.name = name, .dtype = dtype, .n_dims = n_dims};
+    for (int d = 0; d < n_dims; d++)
+        p.whole[d] = p.size[d] = size[d];
+    return p;
 }
 
 /* ---- the map ---- */
 
-static hf_tensor *push(hf_map *map)
+void *hf_more(void *list, int n, int *capacity, size_t size)
 {
-    if (map->n == map->capacity) {
-        int capacity = map->capacity ? 2 * map->capacity : 256;
-        hf_tensor *more = weft_realloc(map->list, (size_t)capacity * sizeof *more);
-        if (!more)
-            return NULL;
-        map->list = more;
-        map->capacity = capacity;
-    }
-    hf_tensor *t = &map->list[map->n++];
-    memset(t, 0, sizeof *t);
-    return t;
+    if (n < *capacity)
+        return list;
+    *capacity = *capacity ? 2 * *capacity : 64;
+    return weft_realloc(list, (size_t)*capacity * size);
+}
+
+bool hf_is_row(const weft_hf_tensor *row)
+{
+    return row->name || row->file;
 }
 
 static bool is_of_block(const weft_hf_tensor *row)
@@ -274,11 +283,12 @@ static weft_status add(hf_map *map, const hf_model *m, const weft_hf_tensor *row
 {
     if (!is_wanted(m, row, layer))
         return WEFT_OK;
-    hf_tensor *t = push(map);
-    if (!t)
+    hf_tensor *more = hf_more(map->list, map->n, &map->capacity, sizeof *more);
+    if (!more)
         return weft_fail_memory(err);
-    t->row = row;
-    t->layer = layer;
+    map->list = more;
+    hf_tensor *t = &map->list[map->n++];
+    *t = (hf_tensor){.row = row, .layer = layer};
     hf_name(t->name, row->name, layer, 0);
     const char *shape = row->shape, *open;
     int64_t size;
@@ -306,15 +316,11 @@ static int by_file(const void *a, const void *b)
 static weft_status say_twice(const hf_model *m, const hf_tensor *x, const hf_tensor *y,
                              const char *what, weft_error *err)
 {
-    weft_text text = {0};
-    weft_text_print(&text, "plugin '%s', its table for Hugging Face: %s: '%s' ", m->table->plugin,
-                    what, x->name);
-    hf_print_shape(&text, x->size, x->n_dims);
-    weft_text_print(&text, " and '%s' ", y->name);
-    hf_print_shape(&text, y->size, y->n_dims);
-    weft_status s = weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE, "%s", weft_text_get(&text));
-    weft_text_release(&text);
-    return s;
+    char one[HF_NAME], two[HF_NAME];
+    return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
+                     "plugin '%s', its table for Hugging Face: %s: '%s' %s and '%s' %s",
+                     m->table->plugin, what, x->name, hf_shape(one, x->size, x->n_dims), y->name,
+                     hf_shape(two, y->size, y->n_dims));
 }
 
 static weft_status check_twice(const hf_model *m, const hf_map *map, weft_error *err)
@@ -337,11 +343,40 @@ static weft_status check_twice(const hf_model *m, const hf_map *map, weft_error 
     return s;
 }
 
+/* What folders have once more, of parameter `of`. */
+static weft_status add_copies(hf_map *map, const hf_model *m, const weft_hf_tensor *row, int of,
+                              weft_error *err)
+{
+    const int64_t blocks = strstr(row->file, "{l}") ? hf_model_blocks(m) : 1;
+    hf_copy *more = weft_realloc(map->copies, (size_t)(map->n_copies + blocks) * sizeof *more);
+    if (!more)
+        return weft_fail_memory(err);
+    map->copies = more;
+    for (int64_t l = 0; l < blocks; l++)
+        if (hf_is_of_layer(m, row, l)) {
+            more[map->n_copies].of = of;
+            hf_name(more[map->n_copies++].name, row->file, l, 0);
+        }
+    return WEFT_OK;
+}
+
+static weft_status list_copies(hf_map *map, const hf_model *m, weft_error *err)
+{
+    weft_status s = WEFT_OK;
+    for (const weft_hf_tensor *row = m->form->tensors; hf_is_row(row) && !s; row++) {
+        const bool is = !row->name && row->of && hf_model_has(m, row->when, row->unless);
+        const hf_tensor *of = is ? hf_map_find(map, row->of) : NULL;
+        if (of)
+            s = add_copies(map, m, row, (int)(of - map->list), err);
+    }
+    return s;
+}
+
 weft_status hf_map_create(const hf_model *m, hf_map *map, weft_error *err)
 {
     weft_status s = WEFT_OK;
     *map = (hf_map){0};
-    for (const weft_hf_tensor *row = m->form->tensors; (row->name || row->file) && !s;) {
+    for (const weft_hf_tensor *row = m->form->tensors; hf_is_row(row) && !s;) {
         const weft_hf_tensor *end = row + 1;
         const int64_t layers = row->blocks ? hf_model_int(m, row->blocks) : hf_model_blocks(m);
         while (is_of_block(row) && goes_on(end))
@@ -351,12 +386,14 @@ weft_status hf_map_create(const hf_model *m, hf_map *map, weft_error *err)
                 s = add(map, m, r, l, err);
         row = end;
     }
+    s = s ? s : list_copies(map, m, err);
     return s ? s : check_twice(m, map, err);
 }
 
 void hf_map_release(hf_map *map)
 {
     weft_free(map->list);
+    weft_free(map->copies);
     *map = (hf_map){0};
 }
 

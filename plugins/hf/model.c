@@ -20,31 +20,49 @@ const char *hf_number(char buffer[32], double x)
     return buffer;
 }
 
-static bool is_one_of(const char *text, const char *const words[4])
+size_t hf_next_word(const char **list)
 {
-    for (int i = 0; i < 4; i++)
-        if (strcmp(text, words[i]) == 0)
+    *list += strspn(*list, " ");
+    return strcspn(*list, " ");
+}
+
+bool hf_has_word(const char *list, const char *word)
+{
+    for (size_t n; (n = hf_next_word(&list)); list += n)
+        if (strlen(word) == n && strncmp(list, word, n) == 0)
             return true;
     return false;
 }
 
+bool hf_next_number(const char **list, int64_t *out)
+{
+    char *end;
+    *out = strtoll(*list, &end, 10);
+    const bool is = end > *list;
+    *list = end;
+    return is;
+}
+
 bool hf_says_yes(const char *text)
 {
-    static const char *const yes[4] = {"yes", "true", "on", "1"};
-    return is_one_of(text, yes);
+    return hf_has_word("yes true on 1", text);
+}
+
+bool hf_says_no(const char *text)
+{
+    return hf_has_word("no false off 0", text);
 }
 
 /* ---- values ---- */
 
 bool hf_value_number(const hf_value *v, double *out)
 {
-    static const char *const no[4] = {"no", "false", "off", "0"};
     if (v->param->type == WEFT_PARAM_STRING)
         return false;
     *out = hf_says_yes(v->text);
     if (v->param->type == WEFT_PARAM_INT || v->param->type == WEFT_PARAM_REAL)
         return weft_parse_number(v->text, out);
-    return *out != 0 || is_one_of(v->text, no);
+    return *out != 0 || hf_says_no(v->text);
 }
 
 void hf_value_set_number(hf_value *v, double x)
@@ -88,9 +106,16 @@ void hf_model_release(hf_model *m)
     weft_text_release(&m->notes);
 }
 
+void hf_print_notes(const hf_model *m, const weft_log *log)
+{
+    if (m->notes.size > 0)
+        weft_log_print(log, WEFT_LOG_WARN, "%.*s", (int)m->notes.size - 1,
+                       weft_text_get(&m->notes));
+}
+
 hf_value *hf_model_find(const hf_model *m, const char *key)
 {
-    for (int i = 0; i < m->n; i++)
+    for (int i = 0; i < m->n && key; i++)
         if (strcmp(m->values[i].param->name, key) == 0)
             return &m->values[i];
     return NULL;
@@ -110,18 +135,18 @@ bool hf_model_has(const hf_model *m, const char *when, const char *unless)
 
 bool hf_model_lists(const hf_model *m, const char *key, int64_t number)
 {
-    const hf_value *v = key ? hf_model_find(m, key) : NULL;
-    char *end = NULL;
-    for (const char *c = v ? v->text : ""; *(c += strspn(c, " \n")); c = end)
-        if (strtoll(c, &end, 10) == number || end == c)
-            return end > c;
+    const hf_value *v = hf_model_find(m, key);
+    const char *list = v ? v->text : "";
+    for (int64_t x; hf_next_number(&list, &x);)
+        if (x == number)
+            return true;
     return false;
 }
 
 int64_t hf_model_int(const hf_model *m, const char *key)
 {
     double x;
-    const hf_value *v = key ? hf_model_find(m, key) : NULL;
+    const hf_value *v = hf_model_find(m, key);
     return v && hf_value_number(v, &x) && fabs(x) < 9e18 ? (int64_t)x : 0;
 }
 
@@ -133,14 +158,10 @@ static int64_t get_int(const void *model, const char *key)
 void hf_model_list(const hf_model *m, const hf_value *v, char text[512])
 {
     size_t used = 0;
-    char *end = NULL;
+    const char *list = v->text;
     text[0] = '\0';
-    for (const char *c = v->text; *(c += strspn(c, " \n")) && used < 480; c = end) {
-        const long long x = strtoll(c, &end, 10);
-        if (end == c)
-            break;
-        used += (size_t)snprintf(text + used, 512 - used, "%s%lld", used ? " " : "", x);
-    }
+    for (int64_t x; used < 480 && hf_next_number(&list, &x);)
+        used += (size_t)snprintf(text + used, 512 - used, "%s%lld", used ? " " : "", (long long)x);
     if (!used && m->form->derive)
         m->form->derive(v->param->name, get_int, m, text);
 }
@@ -154,7 +175,7 @@ double hf_model_operand(const hf_model *m, const weft_hf_key *keys, const weft_h
     if (weft_parse_number(text, &x))
         return x;
     for (const weft_hf_key *k = keys; k < below; k++) {
-        const hf_value *v = k->key && strcmp(k->name, text) == 0 ? hf_model_find(m, k->key) : NULL;
+        const hf_value *v = strcmp(k->name, text) == 0 ? hf_model_find(m, k->key) : NULL;
         if (v && hf_value_number(v, &x))
             return x;
     }

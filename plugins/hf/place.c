@@ -5,7 +5,7 @@
 
 #include <dirent.h>
 #include <errno.h>
-#include <stdlib.h>
+#include <limits.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -20,6 +20,14 @@ const char *const hf_companions[] = {"tokenizer.json",
                                      "chat_template.jinja",
                                      "chat_template.json",
                                      NULL};
+
+bool hf_has_file(const char *folder, const char *name)
+{
+    char path[PATH_MAX];
+    struct stat st;
+    int n = snprintf(path, sizeof path, "%s/%s", folder, name);
+    return n > 0 && (size_t)n < sizeof path && stat(path, &st) == 0;
+}
 
 /* -1: it is not there, or no folder. */
 static int count_entries(const char *path)
@@ -168,38 +176,4 @@ weft_status hf_copy_files(const char *from, const char *to, weft_error *err)
         if (hf_has_file(from, hf_companions[i]))
             s = hf_copy_file(from, hf_companions[i], to, hf_companions[i], err);
     return s;
-}
-
-/* ---- how tensors are shared out between files ---- */
-
-weft_status hf_shards_init(hf_shards *s, const weft_piece *pieces, int n, int64_t max_shard,
-                           weft_error *err)
-{
-    int64_t here = 0;
-    *s = (hf_shards){.first = weft_alloc_zero((size_t)n + 2, sizeof *s->first)};
-    if (!s->first)
-        return weft_fail_memory(err);
-    for (int i = 0; i < n; i++) {
-        int64_t bytes = weft_piece_bytes(&pieces[i]);
-        if (i == 0 || here + bytes > max_shard) {
-            s->first[s->n++] = i;
-            here = 0;
-        }
-        here += bytes;
-        s->bytes += bytes;
-    }
-    s->first[s->n] = n;
-    return WEFT_OK;
-}
-
-void hf_shards_release(hf_shards *s)
-{
-    weft_free(s->first);
-    *s = (hf_shards){0};
-}
-
-void hf_show_progress(const hf_options *o, int done, int all)
-{
-    if (o->host->terminal)
-        weft_log_print(o->host->log, WEFT_LOG_INFO, "\r%d of %d tensors", done, all);
 }

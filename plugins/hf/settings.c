@@ -50,11 +50,9 @@ json_t *hf_settings_json(const hf_model *m)
                                      json_string(m->values[i].text)) == 0 &&
                  ok;
     snprintf(seq_len, sizeof seq_len, "%lld", (long long)seq_len_of(m));
-    if (ok && m->form->data)
-        return json_pack("{s:o, s:{s:s}}", m->table->plugin, keys, "train", "steps", "1");
     if (ok) /* an INI without steps is none */
-        return json_pack("{s:o, s:{s:s, s:s}}", m->table->plugin, keys, "train", "steps", "1",
-                         "seq_len", seq_len);
+        return json_pack("{s:o, s:{s:s, s:s*}}", m->table->plugin, keys, "train", "steps", "1",
+                         "seq_len", m->form->data ? NULL : seq_len);
     json_decref(keys);
     return NULL;
 }
@@ -81,91 +79,94 @@ static void add_notes(const hf_model *m, weft_text *ini)
     }
 }
 
-static weft_status finish(weft_text *ini, weft_status s, hf_model *m, weft_error *err)
-{
-    bool full = ini->out_of_memory || m->notes.out_of_memory;
-    hf_model_release(m);
-    return s ? s : full ? weft_fail_memory(err) : WEFT_OK;
-}
-
 /* What is listed first: the model, and what it needs. */
 static void add_model(const hf_model *m, weft_text *ini)
 {
     weft_text_add(ini, "[weft]\nplugins =\n");
-    for (const char *w = m->form->with ? m->form->with : ""; *(w += strspn(w, " "));) {
-        size_t n = strcspn(w, " ");
+    const char *w = m->form->with ? m->form->with : "";
+    for (size_t n; (n = hf_next_word(&w)); w += n)
         weft_text_print(ini, "    %.*s\n", (int)n, w);
-        w += n;
-    }
     weft_text_print(ini, "    %s\n", m->table->plugin);
 }
 
-weft_status hf_settings_minimal(const char *folder, const weft_finder *plugins, weft_text *ini,
-                                weft_error *err)
+/* A run that has what the folder has, and no more. */
+static weft_status add_minimal(const hf_model *m, const char *folder, weft_text *ini,
+                               weft_error *err)
 {
-    hf_model m;
-    weft_status s = hf_config_read(folder, &(hf_tables){.plugins = plugins}, &m, err);
-    if (s)
-        return finish(ini, s, &m, err);
-    bool tokenizer = hf_has_file(folder, "tokenizer.json");
-    add_notes(&m, ini);
-    add_model(&m, ini);
+    const bool tokenizer = hf_has_file(folder, "tokenizer.json");
     weft_text_print(ini, "%s    hf\n\n[train]\n", tokenizer ? "    text\n" : "");
-    if (!m.form->diffusers)
-        weft_text_print(ini, "seq_len = %lld\n\n", (long long)seq_len_of(&m));
-    hf_settings_section(&m, ini);
+    if (!m->form->diffusers)
+        weft_text_print(ini, "seq_len = %lld\n\n", (long long)seq_len_of(m));
+    hf_settings_section(m, ini);
     weft_text_add(ini, "\n[hf]\n");
-    s = add_path(ini, "load", folder, NULL, err);
-    if (!s && tokenizer) {
-        weft_text_add(ini, "\n[text]\n");
-        s = add_path(ini, "tokenizer", folder, "tokenizer.json", err);
-        s = s ? s : hf_tokens_settings(folder, &m, ini, err);
-    }
-    return finish(ini, s, &m, err);
+    weft_status s = add_path(ini, "load", folder, NULL, err);
+    if (!tokenizer)
+        return s;
+    weft_text_add(ini, "\n[text]\n");
+    s = s ? s : add_path(ini, "tokenizer", folder, "tokenizer.json", err);
+    return s ? s : hf_tokens_settings(folder, m, ini, err);
 }
 
-weft_status hf_settings_train(const char *folder, const hf_tables *tables, weft_text *ini,
-                              weft_error *err)
+static weft_status add_data(const hf_model *m, const char *folder, weft_text *ini, weft_error *err)
 {
-    hf_model m;
-    weft_status s = hf_config_read(folder, tables, &m, err);
-    if (s)
-        return finish(ini, s, &m, err);
-    bool tokenizer = hf_has_file(folder, "tokenizer.json");
-    add_notes(&m, ini);
-    add_model(&m, ini);
-    weft_text_print(ini, "    %-20s; the data\n", m.form->data ? m.form->data : "text");
-    weft_text_add(ini, "    hf                  ; where the parameters begin\n"
-                       "    cpu\n"
-                       "    bf16                ; activations and weight copies in bf16\n"
-                       "    adamw\n"
-                       "    metrics\n"
-                       "    ckpt                ; saves and resumes\n"
-                       "dir = runs/finetune\n\n[train]\nsteps = 1000\n");
-    if (m.form->data)
+    if (m->form->data) {
+        weft_text_print(ini, "\n[%s]\npath = train            ; your files\n", m->form->data);
+        return WEFT_OK;
+    }
+    weft_text_add(ini, "\n[text]\npath = train.txt        ; your text\n");
+    if (!hf_has_file(folder, "tokenizer.json")) {
+        weft_text_add(ini, "; the folder has no tokenizer.json: name the model's tokenizer here, "
+                           "or the ids will mean something else\n;tokenizer =\n");
+        return WEFT_OK;
+    }
+    weft_status s = add_path(ini, "tokenizer", folder, "tokenizer.json", err);
+    return s ? s : hf_tokens_settings(folder, m, ini, err);
+}
+
+/* A whole run, for people. */
+static weft_status add_training(const hf_model *m, const char *folder, weft_text *ini,
+                                weft_error *err)
+{
+    weft_text_print(ini,
+                    "    %-20s; the data\n"
+                    "    hf                  ; where the parameters begin\n"
+                    "    cpu\n"
+                    "    bf16                ; activations and weight copies in bf16\n"
+                    "    adamw\n"
+                    "    metrics\n"
+                    "    ckpt                ; saves and resumes\n"
+                    "dir = runs/finetune\n\n[train]\nsteps = 1000\n",
+                    m->form->data ? m->form->data : "text");
+    if (m->form->data)
         weft_text_add(ini, "global_batch = 8        ; samples a step\n\n");
     else
         weft_text_print(ini,
                         "seq_len = %lld\n"
                         "global_batch = 8        ; samples a step: %lld tokens\n\n",
-                        (long long)seq_len_of(&m), (long long)(8 * seq_len_of(&m)));
-    hf_settings_section(&m, ini);
+                        (long long)seq_len_of(m), (long long)(8 * seq_len_of(m)));
+    hf_settings_section(m, ini);
     weft_text_add(ini, "\n[hf]\n");
-    s = add_path(ini, "load", folder, NULL, err);
-    weft_text_print(ini, "\n[%s]\n", m.form->data ? m.form->data : "text");
-    if (m.form->data) {
-        weft_text_add(ini, "path = train            ; your files\n");
-    } else if (tokenizer) {
-        weft_text_add(ini, "path = train.txt        ; your text\n");
-        s = s ? s : add_path(ini, "tokenizer", folder, "tokenizer.json", err);
-        s = s ? s : hf_tokens_settings(folder, &m, ini, err);
-    } else
-        weft_text_add(ini, "path = train.txt        ; your text\n"
-                           "; the folder has no tokenizer.json: name the model's tokenizer here, "
-                           "or the ids will mean something else\n;tokenizer =\n");
+    weft_status s = add_path(ini, "load", folder, NULL, err);
+    s = s ? s : add_data(m, folder, ini, err);
     weft_text_add(
         ini, "\n[adamw]\nlr = 2e-5\nwarmup_steps = 50\nlr_decay = cosine\nmin_lr_factor = 0.1\n");
-    return finish(ini, s, &m, err);
+    return s;
+}
+
+weft_status hf_settings_print(const char *folder, const hf_tables *tables, bool minimal,
+                              weft_text *ini, weft_error *err)
+{
+    hf_model m;
+    weft_status s = hf_config_read(folder, tables, &m, err);
+    if (!s) {
+        add_notes(&m, ini);
+        add_model(&m, ini);
+        s = minimal ? add_minimal(&m, folder, ini, err) : add_training(&m, folder, ini, err);
+    }
+    if (!s && (ini->out_of_memory || m.notes.out_of_memory))
+        s = weft_fail_memory(err);
+    hf_model_release(&m);
+    return s;
 }
 
 /* ---- the format service ---- */
@@ -175,5 +176,11 @@ static bool is_model(const char *folder)
     return hf_is_folder(folder);
 }
 
+static weft_status print_minimal(const char *folder, const weft_finder *plugins, weft_text *ini,
+                                 weft_error *err)
+{
+    return hf_settings_print(folder, &(hf_tables){.plugins = plugins}, true, ini, err);
+}
+
 const weft_model_format hf_format = {
-    .size = sizeof(weft_model_format), .is = is_model, .settings = hf_settings_minimal};
+    .size = sizeof(weft_model_format), .is = is_model, .settings = print_minimal};

@@ -4,7 +4,6 @@
 #include "hf.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 enum { MOST_LAYERS = 1 << 14 };
@@ -69,19 +68,14 @@ static const char *presets_of(const hf_model *m, const hf_value *v)
 
 static bool take_preset(const hf_model *m, hf_value *v)
 {
-    const char *c = presets_of(m, v);
-    const size_t n = strlen(v->param->name);
     double x;
-    for (; c && *c; c += *c == ',') {
-        char text[64];
-        c += strspn(c, " ");
-        const size_t length = strcspn(c, " ="), behind = length + strspn(c + length, " =");
-        snprintf(text, sizeof text, "%.*s", (int)strcspn(c + behind, ","), c + behind);
-        if (length == n && strncmp(c, v->param->name, n) == 0 && weft_parse_number(text, &x)) {
+    for (const char *c = presets_of(m, v); c; c = strchr(c, ','), c += c != NULL) {
+        char key[64], text[64];
+        if (sscanf(c, " %63[^ =] = %63[^, ]", key, text) == 2 && strcmp(key, v->param->name) == 0 &&
+            weft_parse_number(text, &x)) {
             hf_value_set_number(v, x);
             return true;
         }
-        c += strcspn(c, ",");
     }
     return false;
 }
@@ -128,7 +122,7 @@ static bool solve_row(const reading *r, const weft_hf_tensor *row)
 static bool solve_switch(const reading *r, const weft_hf_tensor *row)
 {
     const char *key = row->when ? row->when : row->unless;
-    hf_value *v = key ? hf_model_find(r->m, key) : NULL;
+    hf_value *v = hf_model_find(r->m, key);
     if (!v || !is_open(v) || v->param->type == WEFT_PARAM_INT || v->param->type == WEFT_PARAM_REAL)
         return false;
     hf_value_set_number(v, (stored(r, row) != NULL) == (row->when != NULL));
@@ -139,7 +133,7 @@ static bool solve_switch(const reading *r, const weft_hf_tensor *row)
 static bool solve_layers(const reading *r, const weft_hf_tensor *row)
 {
     const char *key = row->blocks ? row->blocks : r->m->form->layers;
-    hf_value *v = key ? hf_model_find(r->m, key) : NULL;
+    hf_value *v = hf_model_find(r->m, key);
     char name[HF_NAME];
     int64_t n = 0;
     if (!v || !is_open(v) || row->when || row->unless || row->from || row->until || row->every ||
@@ -155,7 +149,7 @@ static bool solve_layers(const reading *r, const weft_hf_tensor *row)
 static bool solve(const reading *r)
 {
     bool solved = false;
-    for (const weft_hf_tensor *row = r->m->form->tensors; row->name || row->file; row++) {
+    for (const weft_hf_tensor *row = r->m->form->tensors; hf_is_row(row); row++) {
         if (!row->name || row->other)
             continue;
         solved = solve_switch(r, row) || solved;
@@ -183,7 +177,7 @@ static weft_status check(const reading *r)
     weft_status s = WEFT_OK;
     double x;
     for (const weft_hf_key *k = r->m->form->keys; k->name; k++) {
-        hf_value *v = k->key ? hf_model_find(r->m, k->key) : NULL;
+        hf_value *v = hf_model_find(r->m, k->key);
         if (v && is_open(v) && k->standard && weft_parse_number(k->standard, &x))
             hf_value_set_number(v, x);
         if (v && is_open(v) && v->param->type != WEFT_PARAM_CHOICE &&
@@ -201,7 +195,7 @@ static weft_status choose_form(const reading *r)
         m->form = m->table->forms[i];
         for (int k = 0; k < 2; k++) {
             const char *key = k ? m->form->unless : m->form->when;
-            hf_value *v = key ? hf_model_find(m, key) : NULL;
+            hf_value *v = hf_model_find(m, key);
             if (v && is_open(v))
                 take_preset(m, v);
         }

@@ -16,18 +16,14 @@ static void complain(check *c, const char *format, ...) WEFT_PRINTF(2, 3);
 
 static void complain(check *c, const char *format, ...)
 {
-    weft_text text = {0};
     char line[512];
     va_list args;
     va_start(args, format);
     vsnprintf(line, sizeof line, format, args);
     va_end(args);
-    weft_text_print(&text, "plugin '%s', its table for Hugging Face", c->table->plugin);
-    if (c->form)
-        weft_text_print(&text, " (%s)", c->form->type);
-    c->status =
-        weft_fail(c->err, WEFT_ERR_INPUT, WEFT_NOWHERE, "%s: %s", weft_text_get(&text), line);
-    weft_text_release(&text);
+    c->status = weft_fail(c->err, WEFT_ERR_INPUT, WEFT_NOWHERE,
+                          "plugin '%s', its table for Hugging Face (%s): %s", c->table->plugin,
+                          c->form->type, line);
 }
 
 static const weft_param *find_param(const check *c, const char *name, size_t n)
@@ -91,7 +87,7 @@ static void check_parts(check *c, const weft_hf_tensor *row, int n_dims)
 static bool has_row(const check *c, const char *name)
 {
     const weft_hf_tensor *row = c->form->tensors;
-    while ((row->name || row->file) && !(row->name && strcmp(row->name, name) == 0))
+    while (hf_is_row(row) && !(row->name && strcmp(row->name, name) == 0))
         row++;
     return row->name != NULL;
 }
@@ -116,13 +112,10 @@ static void check_tensor(check *c, const weft_hf_tensor *row)
     if (strstr(row->name, "{l}") && !c->form->layers && !row->blocks)
         complain(c, "'%s' is of each block, but no key says how many there are", row->name);
     check_parts(c, row, n);
-    check_key(c, row->name, row->when);
-    check_key(c, row->name, row->unless);
-    check_key(c, row->name, row->from);
-    check_key(c, row->name, row->until);
-    check_key(c, row->name, row->blocks);
-    check_key(c, row->name, row->every);
-    check_key(c, row->name, row->except);
+    const char *const keys[] = {row->when,   row->unless, row->from,  row->until,
+                                row->blocks, row->every,  row->except};
+    for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++)
+        check_key(c, row->name, keys[i]);
 }
 
 /* ---- keys ---- */
@@ -151,7 +144,7 @@ static void check_form(check *c)
     check_key(c, "behind", c->form->behind);
     check_key(c, "when", c->form->when);
     check_key(c, "unless", c->form->unless);
-    for (const weft_hf_tensor *row = c->form->tensors; row->name || row->file; row++)
+    for (const weft_hf_tensor *row = c->form->tensors; hf_is_row(row); row++)
         check_tensor(c, row);
     check_keys(c, c->form->keys);
     if (c->form->rope)

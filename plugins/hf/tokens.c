@@ -3,9 +3,7 @@
  * from one to the other. */
 #include "hf.h"
 
-#include <stdlib.h>
 #include <string.h>
-#include <weft/files.h>
 
 static const char *const keys[2] = {"bos", "eos"};
 static const char *const token_keys[2] = {"bos_token", "eos_token"};
@@ -123,22 +121,12 @@ typedef struct tokens {
     const char *token[2]; /* bos, eos; NULL: none */
 } tokens;
 
-static bool is_one_of(const char *word, const char *const list[4])
-{
-    for (int i = 0; i < 4; i++)
-        if (strcmp(word, list[i]) == 0)
-            return true;
-    return false;
-}
-
 static const char *token_of(const tokens *t, int i)
 {
-    static const char *const no[] = {"no", "false", "off", "0"}, *const yes[] = {"yes", "true",
-                                                                                 "on", "1"};
     const char *value = json_string_value(json_object_get(t->text, keys[i]));
-    if (!value || is_one_of(value, no))
+    if (!value || hf_says_no(value))
         return NULL;
-    return is_one_of(value, yes) ? token_in(t->config, token_keys[i]) : value;
+    return hf_says_yes(value) ? token_in(t->config, token_keys[i]) : value;
 }
 
 /* Under its own name, or as tokenizer.json if a folder was named. */
@@ -147,15 +135,15 @@ static const char *file_of(const hf_checkpoint *c, const json_t *text)
     const char *given = json_string_value(json_object_get(text, "tokenizer")),
                *slash = given ? strrchr(given, '/') : NULL;
     const char *name = slash ? slash + 1 : given;
-    return name && *name && hf_has_file(c->path, name) ? name : "tokenizer.json";
+    return name && *name && hf_has_file(c->manifest.path, name) ? name : "tokenizer.json";
 }
 
 static weft_status open_tokens(const hf_checkpoint *c, tokens *t, weft_error *err)
 {
-    *t = (tokens){.text = json_object_get(json_object_get(c->manifest, "settings"), "text")};
+    *t = (tokens){.text = json_object_get(json_object_get(c->manifest.json, "settings"), "text")};
     t->file = file_of(c, t->text);
-    weft_status s = read_json(c->path, t->file, &t->tokenizer, err);
-    s = s ? s : read_json(c->path, "tokenizer_config.json", &t->config, err);
+    weft_status s = read_json(c->manifest.path, t->file, &t->tokenizer, err);
+    s = s ? s : read_json(c->manifest.path, "tokenizer_config.json", &t->config, err);
     for (int i = 0; i < 2 && !s; i++)
         t->token[i] = token_of(t, i);
     return s;
@@ -184,18 +172,6 @@ static bool differ(const char *a, const char *b)
     return a && b ? strcmp(a, b) != 0 : a != b;
 }
 
-static weft_status write_json(const json_t *root, const char *folder, const char *name,
-                              weft_error *err)
-{
-    char *text = root ? json_dumps(root, JSON_INDENT(2)) : NULL,
-         *path = weft_format("%s/%s", folder, name);
-    weft_status s =
-        text && path ? weft_write_file(path, text, strlen(text), err) : weft_fail_memory(err);
-    free(text);
-    weft_free(path);
-    return s;
-}
-
 /* tokenizer_config.json with the run's tokens. */
 static weft_status write_config(const tokens *t, const char *folder, weft_error *err)
 {
@@ -205,7 +181,7 @@ static weft_status write_config(const tokens *t, const char *folder, weft_error 
     for (int i = 0; i < 2 && ok; i++)
         ok = json_object_set_new(root, token_keys[i],
                                  t->token[i] ? json_string(t->token[i]) : json_null()) == 0;
-    weft_status s = write_json(ok ? root : NULL, folder, "tokenizer_config.json", err);
+    weft_status s = hf_write_json(ok ? root : NULL, 0, "", folder, "tokenizer_config.json", err);
     json_decref(root);
     return s;
 }
@@ -229,7 +205,7 @@ static weft_status write_tokenizer(const tokens *t, const char *folder, weft_err
         t->token[0] ? template_of(t->token[0], id_of(t->tokenizer, t->token[0])) : json_null();
     json_t *root = json_copy(t->tokenizer);
     bool ok = root && processor && json_object_set(root, "post_processor", processor) == 0;
-    weft_status s = write_json(ok ? root : NULL, folder, "tokenizer.json", err);
+    weft_status s = hf_write_json(ok ? root : NULL, 0, "", folder, "tokenizer.json", err);
     json_decref(root);
     json_decref(processor);
     return s;
@@ -241,7 +217,7 @@ weft_status hf_tokens_write(const hf_checkpoint *c, const char *folder, weft_err
     weft_status s = open_tokens(c, &t, err);
     if (!s && t.text && t.tokenizer) {
         if (strcmp(t.file, "tokenizer.json") != 0)
-            s = hf_copy_file(c->path, t.file, folder, "tokenizer.json", err);
+            s = hf_copy_file(c->manifest.path, t.file, folder, "tokenizer.json", err);
         if (!s && differ(prefix_of(t.tokenizer), t.token[0]))
             s = write_tokenizer(&t, folder, err);
         if (!s && ((t.token[0] && differ(token_in(t.config, "bos_token"), t.token[0])) ||

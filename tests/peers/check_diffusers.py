@@ -6,7 +6,6 @@ earlier card. --golden: writes the small folder of tests/golden/hf/flux with wha
 import glob
 import math
 import os
-import platform
 import re
 import subprocess
 import sys
@@ -16,6 +15,8 @@ import diffusers
 from diffusers import FluxTransformer2DModel
 from safetensors.torch import load_file, save_file
 import torch
+
+import card
 
 WEFT = os.path.abspath(sys.argv[1])
 SAMPLES, CHANNELS, HEIGHT, WIDTH, TEXT, T5, CLIP = 3, 4, 8, 6, 6, 10, 5
@@ -182,18 +183,6 @@ CARD = """
 | its folder, loaded by weft, in f64: prediction of 3 samples, over its norm; worst gradient | {loaded[0]:.1e}; {loaded[1]:.1e} |
 | three steps of training by weft, exported, loaded by diffusers strictly: the same in f32 | {exported[0]:.1e}; {exported[1]:.1e} |
 """
-HEAD = "\n# What was compared with diffusers\n"
-
-
-def write_page(path, cards):
-    with open(path) as f:
-        before = f.read().split(HEAD)[0]
-    version = subprocess.run([WEFT, "--version"], capture_output=True, text=True).stdout.split("\n")[0]
-    with open(path, "w") as f:
-        f.write(before + HEAD + "\nWritten by `tests/peers/check_diffusers.py build/weft docs/verified.md`, which fails where anything below does not hold.\n\n"
-                f"{version}; diffusers {diffusers.__version__}, PyTorch {torch.__version__}, Python {platform.python_version()}, on CPUs.\n")
-        for found in cards:
-            f.write(CARD.format(**found))
 
 
 def write_golden(folder):
@@ -216,7 +205,7 @@ def main():
         data = make_data()
         cards = [check(name, sizes, data) for name, sizes in MODELS.items()]
     if page:
-        write_page(page, cards)
+        card.write(page, WEFT, "check_diffusers.py", "diffusers", diffusers.__version__, "", [CARD.format(**found) for found in cards])
 
 
 if __name__ == "__main__":

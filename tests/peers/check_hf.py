@@ -5,7 +5,6 @@ Needs torch, transformers and safetensors. PAGE: what was compared and found is 
 import glob
 import json
 import os
-import platform
 import random
 import subprocess
 import sys
@@ -16,6 +15,8 @@ from safetensors.torch import load_file
 import transformers
 from transformers import (AutoConfig, AutoModelForCausalLM, DeepseekV3Config, DeepseekV3ForCausalLM, GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM, MixtralConfig, MixtralForCausalLM,
                           Qwen3Config, Qwen3ForCausalLM, Qwen3MoeConfig, Qwen3MoeForCausalLM)
+
+import card
 
 WEFT = os.path.abspath(sys.argv[1])
 PAGE = os.path.abspath(sys.argv[2]) if len(sys.argv) > 2 else None
@@ -212,19 +213,9 @@ CARD = """
 """
 
 
-def write_page(cards):
-    version = subprocess.run([WEFT, "--version"], capture_output=True, text=True).stdout.split("\n")[0]
-    head = "\n# What was compared with diffusers\n"  # check_diffusers.py's part
-    with open(PAGE) as f:
-        rest = f.read().partition(head)
-    with open(PAGE, "w") as f:
-        f.write("<!-- SPDX-License-Identifier: Apache-2.0 -->\n# What was compared with Transformers\n\n"
-                "Written by `tests/peers/check_hf.py build/weft docs/verified.md`, which fails where anything below does not hold.\n\n"
-                f"{version}; Transformers {transformers.__version__}, PyTorch {torch.__version__}, Python {platform.python_version()}, on CPUs, in f32.\n")
-        for name, found in cards.items():
-            stacked = "; a folder whose experts lie together gives the same" if found["stacked"] else ""
-            f.write(CARD.format(**found | {"name": name, "seq": SEQ, "stacked": stacked}))
-        f.write(rest[1] + rest[2])
+def print_card(name, found):
+    stacked = "; a folder whose experts lie together gives the same" if found["stacked"] else ""
+    return CARD.format(**found | {"name": name, "seq": SEQ, "stacked": stacked})
 
 
 def main():
@@ -236,7 +227,7 @@ def main():
         for name, make in MODELS.items():
             cards[name] = check(name, make)
     if PAGE:
-        write_page(cards)
+        card.write(PAGE, WEFT, "check_hf.py", "Transformers", transformers.__version__, ", in f32", [print_card(*pair) for pair in cards.items()])
 
 
 if __name__ == "__main__":
