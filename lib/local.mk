@@ -50,6 +50,7 @@ lib_libshared_la_SOURCES = \
 	lib/forecast/forecast.c \
 	lib/forecast/gathers.c \
 	lib/forecast/graph.c \
+	lib/forecast/identity.c \
 	lib/forecast/libraries.c \
 	lib/forecast/task_times.c \
 	lib/forecast/pipeline.c \

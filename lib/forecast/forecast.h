@@ -66,6 +66,12 @@ weft_status weft_plan_other(const weft_plan *plan, int rank, bool train_only, we
                             weft_error *err);
 void weft_plan_forget_other(weft_plan *other);
 
+/* ---- identity.c ---- */
+
+/* Plans of equal numbers are one: every rank of the pipeline runs the same, at the same places in
+ * memory. f: a forecast of the plan. */
+uint64_t weft_plan_identity(const weft_plan *plan, const weft_forecast *f);
+
 /* ---- check.c: what a run would refuse that the plan can see ---- */
 
 weft_status weft_plan_check(const weft_plan *plan, weft_error *err);

@@ -4,6 +4,7 @@
  * What is printed was planned whole. Effort is counted in plans, so that the answer is the same on
  * every machine. */
 #include "base/array.h"
+#include "compile/graph/map.h"
 #include "tune.h"
 
 #include <pthread.h>
@@ -12,15 +13,24 @@
 #include <string.h>
 #include <time.h>
 
-/* How many of the best are gone round, and planned whole. */
-enum { KEPT = 8, WHOLE = 24 };
+/* How many of the best are gone round, and planned whole at least. */
+enum { KEPT = 8 };
 
+/* Keys of maps are bytes of choices and identities of plans; what is looked up is in the pool. */
 typedef struct estimates {
-    tune_result *list; /* sorted, and no two of one plan */
+    weft_pool pool;
+    weft_map seen;      /* choices that were looked at, or that were gone round */
+    weft_map by_plan;   /* results by identity */
+    tune_result **list; /* sorted, and no two of one plan */
     int n, capacity;
-    tune_choice *seen; /* all that were looked at */
-    int n_seen, seen_capacity;
 } estimates;
+
+static void release(estimates *e)
+{
+    weft_free(e->list);
+    weft_pool_release(&e->pool);
+    *e = (estimates){0};
+}
 
 static double now_s(void)
 {
@@ -54,49 +64,53 @@ static int order(const tune_search *s, const tune_result *a, const tune_result *
     return memcmp(&a->choice, &b->choice, sizeof a->choice);
 }
 
-/* Keys that do nothing here make no other plan. */
-static bool is_same_plan(const tune_result *a, const tune_result *b)
+/* Where in the sorted list it belongs. */
+static int place_of(const tune_search *s, const estimates *e, const tune_result *r)
 {
-    return a->step_s == b->step_s && a->worst_s == b->worst_s && a->bytes == b->bytes &&
-           a->arena == b->arena && a->state == b->state && a->sent == b->sent &&
-           a->idle == b->idle && a->tokens_s == b->tokens_s;
+    int from = 0, to = e->n;
+    while (from < to) {
+        const int mid = (from + to) / 2;
+        if (order(s, e->list[mid], r) < 0)
+            from = mid + 1;
+        else
+            to = mid;
+    }
+    return from;
 }
 
-/* Into a sorted list; of equal plans the one that changes less of the INI stays. */
+/* Into the list. Keys that do nothing here make no other plan: of equal plans the choice that
+ * changes less of the INI stays. */
 static weft_status put(const tune_search *s, estimates *e, const tune_result *r, weft_error *err)
 {
-    int i = 0;
-    while (i < e->n && !is_same_plan(&e->list[i], r))
-        i++;
-    if (i < e->n) {
+    tune_result *same = weft_map_get(&e->by_plan, &r->identity, sizeof r->identity);
+    if (same) {
         if (tune_choice_changes(s->space, &r->choice) <
-            tune_choice_changes(s->space, &e->list[i].choice))
-            e->list[i].choice = r->choice;
+            tune_choice_changes(s->space, &same->choice))
+            same->choice = r->choice;
         return WEFT_OK;
     }
-    if (!weft_array_push(&e->list, &e->n, &e->capacity, sizeof *e->list))
+    const int at = place_of(s, e, r);
+    tune_result *own = weft_pool_alloc(&e->pool, sizeof *own);
+    if (!own || !weft_map_set(&e->by_plan, &e->pool, &r->identity, sizeof r->identity, own) ||
+        !weft_array_push(&e->list, &e->n, &e->capacity, sizeof *e->list))
         return weft_fail_memory(err);
-    for (i = e->n - 1; i > 0 && order(s, r, &e->list[i - 1]) < 0; i--)
-        e->list[i] = e->list[i - 1];
-    e->list[i] = *r;
+    *own = *r;
+    memmove(&e->list[at + 1], &e->list[at], (size_t)(e->n - 1 - at) * sizeof *e->list);
+    e->list[at] = own;
     return WEFT_OK;
 }
 
 static bool has(const estimates *e, const tune_choice *c)
 {
-    for (int i = 0; i < e->n_seen; i++)
-        if (memcmp(&e->seen[i], c, sizeof *c) == 0)
-            return true;
-    return false;
+    return weft_map_get(&e->seen, c, sizeof *c) != NULL;
 }
 
-static weft_status note_seen(estimates *e, const tune_choice *c, weft_error *err)
+static const char looked_at, refused;
+
+static weft_status note_seen(estimates *e, const tune_choice *c, const char *how, weft_error *err)
 {
-    tune_choice *seen = weft_array_push(&e->seen, &e->n_seen, &e->seen_capacity, sizeof *seen);
-    if (!seen)
-        return weft_fail_memory(err);
-    *seen = *c;
-    return WEFT_OK;
+    return weft_map_set(&e->seen, &e->pool, c, sizeof *c, (void *)how) ? WEFT_OK
+                                                                       : weft_fail_memory(err);
 }
 
 /* The most frequent comes first. */
@@ -187,10 +201,10 @@ static weft_status take(tune_search *s, estimates *e, look *l, int i, weft_error
     s->planned++;
     if (!r->refused && s->room <= 0)
         s->room = r->room;
-    weft_status status = note_seen(e, &l->choices[i], err);
-    if (status)
-        return status;
-    return r->refused ? note_reason(s, weft_text_get(&l->why[i]), err) : put(s, e, r, err);
+    if (!r->refused)
+        return put(s, e, r, err);
+    const weft_status status = r->waiting ? WEFT_OK : note_seen(e, &r->choice, &refused, err);
+    return status ? status : note_reason(s, weft_text_get(&l->why[i]), err);
 }
 
 /* In the order of the choices, whoever is done first. */
@@ -273,6 +287,14 @@ static int64_t count(const tune_space *space, const bool *moves, int64_t most)
     return seen < 2000000 ? n : most + 1;
 }
 
+/* The list is what is printed. */
+static void show(tune_search *s, estimates *e)
+{
+    s->results = e->list;
+    s->n = e->n;
+    s->pool = e->pool;
+}
+
 static weft_status plan_all(tune_search *s, const bool *moves, double until, weft_error *err)
 {
     estimates e = {0};
@@ -285,9 +307,7 @@ static weft_status plan_all(tune_search *s, const bool *moves, double until, wef
     while (!status && next(s->space, moves, &c));
     status = status ? status : look_through(s, &e, &b, true, 1, until, err);
     weft_free(b.list);
-    weft_free(e.seen);
-    s->results = e.list;
-    s->n = e.n;
+    show(s, &e);
     s->all = !s->cut;
     return status;
 }
@@ -333,30 +353,61 @@ static void suit_batch(const tune_space *space, tune_choice *c)
     }
 }
 
-static bool is_wished(const batch *b, const tune_choice *c)
-{
-    for (int i = 0; i < b->n; i++)
-        if (memcmp(&b->list[i], c, sizeof *c) == 0)
-            return true;
-    return false;
-}
-
-static weft_status wish_new(const tune_search *s, const estimates *e, batch *b, tune_choice c,
+/* Whatever is wished counts as seen: it will be looked at, or the search is over. */
+static weft_status wish_new(const tune_search *s, estimates *e, batch *b, tune_choice c,
                             weft_error *err)
 {
     settle(s->space, &c);
-    if (!tune_choice_fits(s->space, &c) || has(e, &c) || is_wished(b, &c))
+    if (!tune_choice_fits(s->space, &c) || has(e, &c))
         return WEFT_OK;
-    return wish(b, &c, err);
+    const weft_status status = note_seen(e, &c, &looked_at, err);
+    return status ? status : wish(b, &c, err);
 }
 
-/* Every way to divide the ranks. */
+static bool is_degree(const tune_space *space, int i)
+{
+    return space->keys[i].kind == TUNE_RANKS;
+}
+
+static bool was_refused(const tune_search *s, const estimates *e, tune_choice one)
+{
+    suit_batch(s->space, &one);
+    settle(s->space, &one);
+    return weft_map_get(&e->seen, &one, sizeof one) == &refused;
+}
+
+/* Each degree with no other beside it. What is refused then, but for a want of samples, is refused
+ * beside any, and never tried again; unless none at all is refused, too. */
+static weft_status try_single(tune_search *s, estimates *e, double until, weft_error *err)
+{
+    tune_space *space = s->space;
+    weft_status status = WEFT_OK;
+    batch b = {0};
+    for (int i = 0; i < space->n_keys; i++)
+        for (int v = 0; is_degree(space, i) && v < space->keys[i].n && !status; v++) {
+            tune_choice one = from_ini(space);
+            one.at[i] = v;
+            suit_batch(space, &one);
+            status = wish_new(s, e, &b, one, err);
+        }
+    status = status ? status : look_through(s, e, &b, false, 1, until, err);
+    weft_free(b.list);
+    for (int i = 0; i < space->n_keys && !was_refused(s, e, from_ini(space)); i++)
+        for (int v = 1; is_degree(space, i) && v < space->keys[i].n; v++) {
+            tune_choice one = from_ini(space);
+            one.at[i] = v;
+            space->keys[i].refused[v] = was_refused(s, e, one);
+        }
+    return status;
+}
+
+/* Every way to divide the ranks; copies of what is shared are tried around the best. */
 static weft_status try_degrees(tune_search *s, estimates *e, double until, weft_error *err)
 {
     const tune_space *space = s->space;
     bool moves[TUNE_MOST_KEYS] = {false};
     for (int i = 0; i < space->n_keys; i++)
-        moves[i] = space->keys[i].kind == TUNE_RANKS;
+        moves[i] = is_degree(space, i) && !tune_takes_rest(space, space->keys[i].section);
     tune_choice c = from_ini(space);
     batch b = {0};
     weft_status status = WEFT_OK;
@@ -365,47 +416,95 @@ static weft_status try_degrees(tune_search *s, estimates *e, double until, weft_
         suit_batch(space, &one);
         status = wish_new(s, e, &b, one, err);
     } while (!status && b.n < s->most_plans && next(space, moves, &c));
-    status = status ? status : look_through(s, e, &b, false, 1, until, err);
+    status = status ? status : look_through(s, e, &b, false, 0, until, err);
     weft_free(b.list);
     return status;
 }
 
-/* Around one choice every other value of one key. */
-static weft_status try_keys(tune_search *s, estimates *e, const tune_choice *around, double until,
-                            weft_error *err)
+/* Is it worth a look beside `from`? Of numbers the next ones are. */
+static bool is_near(const tune_key *k, int from, int to)
+{
+    return from != to && (k->kind == TUNE_VALUES || abs(from - to) == 1);
+}
+
+/* Around one choice every other value of one key, or of every two. */
+static weft_status try_keys(tune_search *s, estimates *e, const tune_choice *around, bool two,
+                            double until, weft_error *err)
 {
     const tune_space *space = s->space;
-    batch b = {0};
     weft_status status = WEFT_OK;
+    batch b = {0};
     for (int i = 0; i < space->n_keys; i++)
         for (int v = 0; v < space->keys[i].n && !status; v++) {
             tune_choice one = *around;
+            if (!is_near(&space->keys[i], one.at[i], v) || !tune_key_counts(space, around, i))
+                continue;
             one.at[i] = v;
-            if (tune_key_counts(space, around, i))
+            if (!two)
                 status = wish_new(s, e, &b, one, err);
+            for (int j = i + 1; two && j < space->n_keys; j++)
+                for (int w = 0; w < space->keys[j].n && !status; w++) {
+                    tune_choice other = one;
+                    other.at[j] = w;
+                    if (is_near(&space->keys[j], one.at[j], w))
+                        status = wish_new(s, e, &b, other, err);
+                }
         }
     status = status ? status : look_through(s, e, &b, false, 0, until, err);
     weft_free(b.list);
     return status;
 }
 
-/* The best that were not gone round yet, until none is new. */
+/* Of those that are faster than all that fit, and do not: what some key spares may be enough. The
+ * fastest that is not done yet, of as many as are kept; NULL: there is none. */
+static const tune_result *too_large(const tune_search *s, const estimates *e, const estimates *done)
+{
+    const tune_result *best = e->n ? e->list[0] : NULL, *next = NULL;
+    double behind = 0;
+    for (int n = 0; best && !s->for_memory && n < KEPT; n++) {
+        const tune_result *found = NULL;
+        for (int i = 0; i < e->n; i++) {
+            const tune_result *r = e->list[i];
+            if (!tune_fits(s, r) && r->step_s > behind && r->step_s < best->step_s &&
+                (!found || r->step_s < found->step_s))
+                found = r;
+        }
+        if (!found)
+            break;
+        behind = found->step_s;
+        if (!next && !has(done, &found->choice))
+            next = found;
+    }
+    return next;
+}
+
+static const tune_result *next_to_improve(const tune_search *s, const estimates *e,
+                                          const estimates *done)
+{
+    for (int i = 0; i < e->n && i < KEPT; i++)
+        if (!has(done, &e->list[i]->choice))
+            return e->list[i];
+    return too_large(s, e, done);
+}
+
+/* Around the best, until none of them is new: key by key, and where nothing is new by two of them,
+ * for one alone may do harm; as long as more may be planned. */
 static weft_status improve(tune_search *s, estimates *e, double until, weft_error *err)
 {
-    estimates done = {0};
+    estimates done[2] = {{.n = 0}};
     weft_status status = WEFT_OK;
-    for (bool more = true; more && !status;) {
-        more = false;
-        for (int i = 0; i < e->n && i < KEPT && !more; i++) {
-            if (has(&done, &e->list[i].choice))
-                continue;
-            more = !s->cut && s->planned < s->most_plans;
-            const tune_choice best = e->list[i].choice;
-            status = note_seen(&done, &best, err);
-            status = status || !more ? status : try_keys(s, e, &best, until, err);
-        }
+    while (!status && !s->cut && s->planned < s->most_plans) {
+        const tune_result *next = next_to_improve(s, e, &done[0]);
+        const bool two = !next;
+        next = next ? next : next_to_improve(s, e, &done[1]);
+        if (!next)
+            break;
+        const tune_choice around = next->choice;
+        status = note_seen(&done[two], &around, &looked_at, err);
+        status = status ? status : try_keys(s, e, &around, two, until, err);
     }
-    weft_free(done.seen);
+    release(&done[0]);
+    release(&done[1]);
     return status;
 }
 
@@ -413,18 +512,15 @@ static weft_status plan_some(tune_search *s, double until, weft_error *err)
 {
     estimates e = {0}, whole = {0};
     batch b = {0};
-    weft_status status = try_degrees(s, &e, until, err);
+    weft_status status = try_single(s, &e, until, err);
+    status = status ? status : try_degrees(s, &e, until, err);
     status = status ? status : improve(s, &e, until, err);
-    for (int i = 0; i < e.n && i < WHOLE && !status; i++)
-        status =
-            e.list[i].whole ? put(s, &whole, &e.list[i], err) : wish(&b, &e.list[i].choice, err);
+    for (int i = 0; i < e.n && (i < KEPT || i < s->top) && !status; i++)
+        status = wish(&b, &e.list[i]->choice, err);
     status = status ? status : look_through(s, &whole, &b, true, KEPT, until, err);
     weft_free(b.list);
-    weft_free(e.list);
-    weft_free(e.seen);
-    weft_free(whole.seen);
-    s->results = whole.list;
-    s->n = whole.n;
+    release(&e);
+    show(s, &whole);
     return status;
 }
 
@@ -445,6 +541,7 @@ void tune_search_release(tune_search *s)
         weft_free(s->reasons[i].text);
     weft_free(s->reasons);
     weft_free(s->results);
+    weft_pool_release(&s->pool);
     s->results = NULL;
     s->reasons = NULL;
 }

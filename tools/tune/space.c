@@ -329,11 +329,14 @@ static int64_t ranks_of(const tune_space *s, const tune_choice *c)
 bool tune_choice_fits(const tune_space *s, const tune_choice *c)
 {
     const int64_t product = ranks_of(s, c);
+    for (int i = 0; i < s->n_keys; i++)
+        if (s->keys[i].refused[c->at[i]])
+            return false;
     return product <= s->ranks && s->ranks % product == 0;
 }
 
 /* The ranks that other degrees leave are fsdp's. */
-static bool takes_rest(const tune_space *s, const char *section)
+bool tune_takes_rest(const tune_space *s, const char *section)
 {
     return strcmp(section, "fsdp") == 0 && !is_fixed(s->fixed, section, "degree");
 }
@@ -341,7 +344,7 @@ static bool takes_rest(const tune_space *s, const char *section)
 /* A plugin whose only degree is 1 does nothing, and what else it may be told has no meaning. */
 static bool is_idle(const tune_space *s, const tune_choice *c, const char *section)
 {
-    bool degrees = takes_rest(s, section), alone = !degrees || ranks_of(s, c) == s->ranks;
+    bool degrees = tune_takes_rest(s, section), alone = !degrees || ranks_of(s, c) == s->ranks;
     for (int i = 0; i < s->n_keys; i++)
         if (strcmp(s->keys[i].section, section) == 0 && s->keys[i].kind == TUNE_RANKS) {
             degrees = true;

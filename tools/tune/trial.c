@@ -8,7 +8,15 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <weft/random.h>
 #include <weft/review.h>
+
+/* What the arena will take: of a rough plan nearly what is in use at once, which the search for
+ * places comes close to. */
+static double arena_of(const weft_plan *plan, const weft_held *held)
+{
+    return plan->rough ? (double)plan->lowered[WEFT_MODE_TRAIN]->live_peak : (double)held->arena;
+}
 
 /* The rank of the pipeline that holds most, libraries included. */
 static weft_status most_bytes(const weft_plan *plan, const weft_forecast *f, tune_result *out,
@@ -20,12 +28,13 @@ static weft_status most_bytes(const weft_plan *plan, const weft_forecast *f, tun
         const weft_held held = weft_plan_held(of);
         weft_libraries l;
         s = weft_plan_libraries(of, &l, err);
-        const double planned = (double)weft_plan_bytes(of),
+        const double arena = arena_of(of, &held),
+                     planned = (double)weft_plan_bytes(of) - (double)held.arena + arena,
                      libraries = s ? 0 : (double)(l.device + l.captured + l.loading + l.transport);
         if (s || planned + libraries <= out->bytes)
             continue;
         out->bytes = planned + libraries;
-        out->arena = (double)held.arena;
+        out->arena = arena;
         out->state = (double)held.state;
         out->others = planned - out->arena - out->state;
         out->libraries = libraries;
@@ -99,6 +108,7 @@ static weft_status judge(const weft_plan *plan, tune_result *out, weft_error *er
         out->profile = r.rates.hash;
         out->room = (double)weft_plan_room(plan);
         out->waiting = (int)weft_plan_idle(plan);
+        out->identity = weft_plan_identity(plan, &f);
         name_bound(&f, idle, out);
         if (out->whole)
             weft_forecast_release(plan, &slow);
@@ -108,17 +118,18 @@ static weft_status judge(const weft_plan *plan, tune_result *out, weft_error *er
     return s;
 }
 
-/* What plugins refuse cannot be; what goes wrong otherwise ends the search. */
+/* Of so many blocks, 0: of all; for real, as `weft plan` does, or roughly. What plugins refuse
+ * cannot be; what goes wrong otherwise ends the search. */
 static weft_status plan_some(const tune_space *space, const tune_choice *choice, int64_t depth,
-                             tune_result *out, weft_text *why, weft_error *err)
+                             bool whole, tune_result *out, weft_text *why, weft_error *err)
 {
     weft_error own = {0};
     weft_pool pool = {0};
     weft_session session = {0};
     weft_plan *plan = NULL;
     weft_cli_options options;
-    const weft_plan_options how = {.ranks = space->ranks, .train_only = true};
-    *out = (tune_result){.choice = *choice, .whole = depth == 0};
+    const weft_plan_options how = {.ranks = space->ranks, .train_only = true, .rough = !whole};
+    *out = (tune_result){.choice = *choice, .whole = whole};
     weft_status s = tune_choice_edits(space, choice, depth, &pool, &options, &own);
     options.silent = true;
     s = s ? s : weft_session_init(&session, &options, 0, NULL, true, &own);
@@ -147,7 +158,7 @@ static weft_status plan_some(const tune_space *space, const tune_choice *choice,
 weft_status tune_plan(const tune_space *space, const tune_choice *choice, tune_result *result,
                       weft_text *why, weft_error *err)
 {
-    return plan_some(space, choice, 0, result, why, err);
+    return plan_some(space, choice, 0, true, result, why, err);
 }
 
 static int64_t number_of(const tune_space *s, const tune_choice *c, const char *section,
@@ -179,12 +190,12 @@ weft_status tune_estimate(const tune_space *space, const tune_choice *choice, tu
                   stages = number_of(space, choice, "pp", "degree") * turns;
     const int64_t few = stages, some = 2 * stages;
     if (!space->depth_key || some >= space->depth)
-        return plan_some(space, choice, 0, out, why, err);
-    weft_status s = plan_some(space, choice, few, &less, why, err);
+        return plan_some(space, choice, 0, false, out, why, err);
+    weft_status s = plan_some(space, choice, few, false, &less, why, err);
     *out = less;
     if (s || less.refused)
         return s;
-    s = plan_some(space, choice, some, &more, why, err);
+    s = plan_some(space, choice, some, false, &more, why, err);
     *out = more;
     if (s || more.refused)
         return s;
@@ -192,6 +203,6 @@ weft_status tune_estimate(const tune_space *space, const tune_choice *choice, tu
     out->step_s = less.step_s + (more.step_s - less.step_s) * times;
     out->worst_s = less.worst_s + (more.worst_s - less.worst_s) * times;
     out->bytes = less.bytes + (more.bytes - less.bytes) * times;
-    out->whole = false;
+    out->identity = weft_hash_bytes(less.identity, &more.identity, sizeof more.identity);
     return WEFT_OK;
 }

@@ -80,18 +80,18 @@ static void add_bytes(weft_columns *c, double bytes)
 static bool is_front(const tune_search *s, int i)
 {
     for (int k = 0; k < s->n; k++)
-        if (k != i && tune_fits(s, &s->results[k]) &&
-            s->results[k].step_s <= s->results[i].step_s &&
-            s->results[k].bytes <= s->results[i].bytes &&
-            (s->results[k].step_s < s->results[i].step_s ||
-             s->results[k].bytes < s->results[i].bytes || k < i))
+        if (k != i && tune_fits(s, s->results[k]) &&
+            s->results[k]->step_s <= s->results[i]->step_s &&
+            s->results[k]->bytes <= s->results[i]->bytes &&
+            (s->results[k]->step_s < s->results[i]->step_s ||
+             s->results[k]->bytes < s->results[i]->bytes || k < i))
             return false;
     return true;
 }
 
 static void add_row(weft_columns *c, const tune_search *s, int i)
 {
-    const tune_result *r = &s->results[i];
+    const tune_result *r = s->results[i];
     weft_text_print(&c->cells, "%s%d", is_front(s, i) ? "* " : "  ", i + 1);
     weft_columns_next(c);
     add_range(c, r->step_s, r->worst_s);
@@ -131,10 +131,10 @@ static void print_table(const tune_search *s, int64_t top, weft_text *text)
                                         "left",  "bubble", "sent",     "bound by", "settings"};
     weft_columns c;
     weft_columns_init(&c, "rrrrrrrrll");
-    const bool samples = s->n && s->results[0].unit && strcmp(s->results[0].unit, "samples") == 0;
+    const bool samples = s->n && s->results[0]->unit && strcmp(s->results[0]->unit, "samples") == 0;
     for (int i = 0; i < c.n; i++)
         weft_columns_add(&c, i == 2 && samples ? "samples/s" : heads[i]);
-    for (int i = 0; i < s->n && i < top && tune_fits(s, &s->results[i]); i++)
+    for (int i = 0; i < s->n && i < top && tune_fits(s, s->results[i]); i++)
         add_row(&c, s, i);
     weft_columns_print(&c, text);
     weft_columns_release(&c);
@@ -166,7 +166,7 @@ static weft_status refuse(const tune_search *s, weft_error *err)
     weft_text text = {0};
     if (!s->n)
         return refuse_all(s, err);
-    const tune_result *r = &s->results[0];
+    const tune_result *r = s->results[0];
     weft_text_add(&text, "nothing fits: of ");
     weft_text_print(&text, "%lld choices the smallest needs ", (long long)s->planned);
     weft_print_bytes(&text, r->bytes);
@@ -210,7 +210,7 @@ static void print_reason(const tune_search *s, int key, const tune_result *best,
 /* Why: what would be if one key were as the INI has it, or the first of its values. */
 static weft_status print_reasons(const tune_search *s, weft_text *text, weft_error *err)
 {
-    const tune_result *best = &s->results[0];
+    const tune_result *best = s->results[0];
     weft_status status = WEFT_OK;
     for (int i = 0; i < s->space->n_keys && !status; i++) {
         const int base = s->space->keys[i].base > 0 ? s->space->keys[i].base : 0;
@@ -228,7 +228,7 @@ static weft_status print_reasons(const tune_search *s, weft_text *text, weft_err
 
 static weft_status print_ini(const tune_search *s, weft_text *text, weft_error *err)
 {
-    const tune_result *best = &s->results[0];
+    const tune_result *best = s->results[0];
     weft_pool pool = {0};
     weft_session session = {0};
     weft_cli_options options;
@@ -250,7 +250,7 @@ static weft_status print_ini(const tune_search *s, weft_text *text, weft_error *
 
 static weft_status write_best(const tune_search *s, const char *path, weft_error *err)
 {
-    const tune_result *best = &s->results[0];
+    const tune_result *best = s->results[0];
     weft_text text = {0};
     weft_text_print(&text, "; weft tune %s -n %d", s->space->options->ini, s->space->ranks);
     if (s->space->options->gpu)
@@ -310,6 +310,7 @@ static weft_status tune(const weft_cli_options *options, const wishes *w, weft_t
     tune_space space = {0};
     tune_search s = {.space = &space,
                      .most_plans = (int)w->plans,
+                     .top = (int)w->top,
                      .threads = processors(),
                      .for_memory = w->goal && strcmp(w->goal, "memory") == 0};
     weft_status status = check_fixed(&w->fixed, err), one;
@@ -321,7 +322,7 @@ static weft_status tune(const weft_cli_options *options, const wishes *w, weft_t
         status = one;
     status = status ? status : tune_space_init(&space, options, &w->fixed, err);
     status = status ? status : tune_run(&s, err);
-    if (!status && (s.n == 0 || !tune_fits(&s, &s.results[0])))
+    if (!status && (s.n == 0 || !tune_fits(&s, s.results[0])))
         status = refuse(&s, err);
     if (!status)
         print_table(&s, w->top, text);
@@ -335,7 +336,7 @@ static weft_status tune(const weft_cli_options *options, const wishes *w, weft_t
 int weft_cmd_tune(int argc, char **argv)
 {
     static const char *const goals[] = {"time", "memory", NULL};
-    wishes w = {.top = 20, .plans = 300};
+    wishes w = {.top = 10, .plans = 300};
     const weft_option extra[] = {
         {.name = "gpu",
          .argument = "GPU",
@@ -356,10 +357,10 @@ int weft_cmd_tune(int argc, char **argv)
          .values = &w.fixed},
         {.name = "top",
          .argument = "N",
-         .help = "print so many choices (default 20)",
+         .help = "print so many choices (default 10)",
          .number = &w.top,
          .min = 1,
-         .max = 1000},
+         .max = 1000000},
         {.name = "plans",
          .argument = "N",
          .help = "look at so many choices (default 300); if there are no more, at all, whole",

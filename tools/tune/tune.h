@@ -18,7 +18,8 @@ typedef struct tune_key {
     tune_kind kind;
     const char *values[TUNE_MOST_VALUES];
     int n;
-    int base; /* what the INI says; -1: none of the values */
+    int base;                       /* what the INI says; -1: none of the values */
+    bool refused[TUNE_MOST_VALUES]; /* of degrees: plugins refuse it by itself */
 } tune_key;
 
 /* What may be chosen (space.c). Texts are in the pool. */
@@ -44,7 +45,7 @@ typedef struct tune_choice {
 /* A choice, planned. */
 typedef struct tune_result {
     tune_choice choice;
-    bool refused, whole; /* whole: not judged by a part of its blocks */
+    bool refused, whole; /* whole: as `weft plan` plans it, not judged by a part, or roughly */
     double step_s, worst_s;
     double bytes;         /* of the rank that holds most, with what libraries take */
     double idle;          /* the share of all ranks' time in which they wait for other stages */
@@ -53,7 +54,8 @@ typedef struct tune_result {
     const char *unit;
     const char *bound;
     double bound_share;
-    double room;                            /* bytes that the device has; 0: nobody knows */
+    uint64_t identity; /* of the plan: equal numbers are one plan; of an estimate, of its plans */
+    double room;       /* bytes that the device has; 0: nobody knows */
     double arena, state, others, libraries; /* of bytes */
     uint64_t profile;                       /* of the rates; 0: there is none */
     int waiting;                            /* shares of a micro-batch without a sample */
@@ -65,8 +67,10 @@ typedef struct tune_result {
 weft_status tune_space_init(tune_space *space, const weft_cli_options *options,
                             const weft_option_values *fixed, weft_error *err);
 void tune_space_release(tune_space *space);
-/* Degrees alone: do they divide the ranks? */
+/* Degrees alone: do they divide the ranks, and is none refused by itself? */
 bool tune_choice_fits(const tune_space *space, const tune_choice *choice);
+/* Does the section's plugin take the ranks that other degrees leave? */
+bool tune_takes_rest(const tune_space *space, const char *section);
 /* Has a key a meaning here? A plugin whose degree is 1 does nothing. */
 bool tune_key_counts(const tune_space *space, const tune_choice *choice, int key);
 /* How many keys differ from the INI. */
@@ -95,17 +99,19 @@ typedef struct tune_reason {
 } tune_reason;
 
 typedef struct tune_search {
-    const tune_space *space;
+    tune_space *space;
     double room;             /* bytes a rank; 0: any */
     bool for_memory;         /* the smallest is wanted, not the fastest */
+    int top;                 /* so many are to be printed */
     int most_plans, threads; /* how many plan at a time: the answer is the same */
     double limit_s;          /* 0: none */
     int64_t planned, refused;
     bool cut, all;        /* cut: --limit has ended it; all: every choice was planned whole */
     tune_reason *reasons; /* the most frequent first */
     int n_reasons, reason_capacity;
-    tune_result *results; /* whole plans, the best first */
-    int n, capacity;
+    tune_result **results; /* whole plans, the best first; weft_free, and the pool */
+    int n;
+    weft_pool pool;
 } tune_search;
 
 weft_status tune_run(tune_search *search, weft_error *err);

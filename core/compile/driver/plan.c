@@ -217,6 +217,7 @@ weft_status weft_plan_lower(const weft_plan *p, weft_mode mode, weft_lowered **o
                                   .states = &p->states,
                                   .tasks = &p->tasks[mode]->of[stage_rank(p, mode)],
                                   .rank = p->rank,
+                                  .rough = p->rough,
                                   .sending = p->tasks[mode]->sending,
                                   .n_queues = adversary ? 2 : p->device->n_queues,
                                   .adversary = adversary};
@@ -348,6 +349,7 @@ static weft_status create(weft_plugins *plugins, weft_settings *settings,
     p->rank = options->rank;
     p->ranks = options->ranks;
     p->round = round;
+    p->rough = options->rough;
     weft_status s = build(p, settings, options, err);
     s = s ? s : weft_plan_sending(p, err);
     s = s ? s : weft_plan_keep(p, err);

@@ -33,6 +33,7 @@ typedef struct weft_plan_options {
     bool fetch_computed; /* all that the training graph computes once of a micro-batch is marked
                             `fetch` */
     bool fetch_rounded;  /* what it rounds to 8 bits, or chooses, is */
+    bool rough;          /* memory is laid out in one sweep: quick, and the arena is too large */
     uint64_t dice;       /* tests: random legal placement */
     const char *spread;  /* the plugin to be advised where none spreads a run; NULL: none */
     /* Is handed a graph as it was before a pass of `plugin` broke it, on rank 0; NULL: nobody is.
@@ -70,7 +71,7 @@ struct weft_plan {
     int n_records, records_capacity;
     int round;            /* plans before this one */
     const char *reviewer; /* the plugin that looks at it; NULL: none does */
-    bool again;           /* something new was asked for */
+    bool again, rough;    /* again: something new was asked for */
     weft_status refused;  /* what was asked for cannot be */
 };
 

@@ -264,8 +264,8 @@ weft_status weft_compile_buffers(weft_compiler *c)
 
 /* ---- the arena: every buffer there is a piece of memory with a lifetime ---- */
 
-weft_status weft_plan_memory(weft_buffer *buffers, int n, int64_t alignment, int64_t *arena_bytes,
-                             int64_t *live_peak, int *peak_position, weft_error *err)
+weft_status weft_plan_memory(weft_buffer *buffers, int n, int64_t alignment, bool rough,
+                             int64_t *arena, int64_t *peak, int *peak_at, weft_error *err)
 {
     weft_lifetime *pieces = weft_alloc(((size_t)n + 1) * sizeof *pieces);
     weft_packed packed;
@@ -276,13 +276,13 @@ weft_status weft_plan_memory(weft_buffer *buffers, int n, int64_t alignment, int
         if (buffers[i].base == WEFT_BASE_ARENA)
             pieces[n_pieces++] = (weft_lifetime){
                 .bytes = buffers[i].bytes, .first = buffers[i].first, .last = buffers[i].last};
-    weft_status s = weft_pack(pieces, n_pieces, alignment, &packed, err);
+    weft_status s = weft_pack(pieces, n_pieces, alignment, rough, &packed, err);
     for (int i = 0, k = 0; i < n && !s; i++)
         if (buffers[i].base == WEFT_BASE_ARENA)
             buffers[i].offset = pieces[k++].offset;
-    *arena_bytes = packed.bytes;
-    *live_peak = packed.peak;
-    *peak_position = packed.peak_at;
+    *arena = packed.bytes;
+    *peak = packed.peak;
+    *peak_at = packed.peak_at;
     weft_free(pieces);
     return s;
 }

@@ -501,8 +501,8 @@ static weft_status build(weft_compiler *c)
     s = s ? s : weft_compile_alike(c);
     s = s ? s : check_total(c);
     s = s ? s
-          : weft_plan_memory(l->buffers, l->n_buffers, l->alignment, &l->arena_bytes, &l->live_peak,
-                             &l->peak_position, c->err);
+          : weft_plan_memory(l->buffers, l->n_buffers, l->alignment, c->options->rough,
+                             &l->arena_bytes, &l->live_peak, &l->peak_position, c->err);
     s = s ? s : weft_plan_waits(l, c->options->n_queues, c->options->adversary, c->err);
     if (s || !c->options->kernels->device->record) /* all is done when it is told */
         return s;

@@ -273,6 +273,7 @@ typedef struct weft_lower_options {
     const weft_states *states;
     const weft_task_list *tasks; /* what this rank runs; outlives what is lowered */
     int rank, n_queues;
+    bool rough;                /* memory in one sweep */
     int64_t sending;           /* results of one stage and part on their way at once; 0: one */
     uint64_t adversary;        /* not 0: spread instructions over the queues by this seed */
     const weft_states *caches; /* of a graph that writes text; NULL: none */
@@ -347,8 +348,8 @@ weft_channel weft_channel_of(const weft_node *n, const weft_step *step);
 /* What a rank sends for part `part` (0: of one node) of a collective. */
 int64_t weft_part_sent_bytes(const weft_graph *g, const weft_instruction *in, int part);
 /* Gives arena buffers offsets; returns the arena's size. */
-weft_status weft_plan_memory(weft_buffer *buffers, int n, int64_t alignment, int64_t *arena_bytes,
-                             int64_t *live_peak, int *peak_position, weft_error *err);
+weft_status weft_plan_memory(weft_buffer *buffers, int n, int64_t alignment, bool rough,
+                             int64_t *arena, int64_t *peak, int *peak_at, weft_error *err);
 /* Waits between queues: data and reuse of memory. */
 weft_status weft_plan_waits(weft_lowered *l, int n_queues, uint64_t seed, weft_error *err);
 /* The same between tasks that follow each other. Waits inside of programs are known. */

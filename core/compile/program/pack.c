@@ -369,12 +369,14 @@ static int64_t search_work(const packer *p)
     return lost < search_limit / steps_a_byte ? lost * steps_a_byte : search_limit;
 }
 
-static void pack(packer *p)
+static void pack(packer *p, bool rough)
 {
     static comparison *const orders[] = {compare_load, compare_magnitude, compare_magnitude_life,
                                          compare_size};
     enum { ORDERS = sizeof orders / sizeof orders[0] };
     sweep(p);
+    if (rough)
+        return;
     comparison *best = compare_size;
     for (int i = 0; i < ORDERS && p->best > p->peak; i++)
         if (try_order(p, orders[i]))
@@ -385,7 +387,7 @@ static void pack(packer *p)
     search(p, best, false, work * 3 / 4);
 }
 
-weft_status weft_pack(weft_lifetime *pieces, int n, int64_t alignment, weft_packed *out,
+weft_status weft_pack(weft_lifetime *pieces, int n, int64_t alignment, bool rough, weft_packed *out,
                       weft_error *err)
 {
     packer p = {.pieces = pieces, .alignment = alignment, .instants = 1};
@@ -414,7 +416,7 @@ weft_status weft_pack(weft_lifetime *pieces, int n, int64_t alignment, weft_pack
     if (!s) {
         fill_loads(&p, out);
         p.peak = out->peak;
-        pack(&p);
+        pack(&p, rough);
         out->bytes = p.best;
     }
     weft_free(p.order);

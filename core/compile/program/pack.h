@@ -20,8 +20,8 @@ typedef struct weft_packed {
 } weft_packed;
 
 /* Equal pieces in equal order have equal offsets on every machine: effort is bounded by work
- * counted, not by a clock. Sums of sizes must not overflow. */
-weft_status weft_pack(weft_lifetime *pieces, int n, int64_t alignment, weft_packed *out,
+ * counted, not by a clock. rough: the sweep alone. Sums of sizes must not overflow. */
+weft_status weft_pack(weft_lifetime *pieces, int n, int64_t alignment, bool rough, weft_packed *out,
                       weft_error *err);
 
 #endif

@@ -77,7 +77,7 @@ static void random_lifetimes(void **state)
         }
         int64_t arena = -1, peak = -1;
         int at = -1;
-        assert_int_equal(weft_plan_memory(list, n, 64, &arena, &peak, &at, NULL), WEFT_OK);
+        assert_int_equal(weft_plan_memory(list, n, 64, false, &arena, &peak, &at, NULL), WEFT_OK);
         assert_int_equal(check_places(list, n, positions, arena), peak);
         assert_true(arena >= peak);
         assert_true(arena <= 2 * peak);
@@ -91,9 +91,9 @@ static void no_buffers(void **state)
     int64_t arena = -1, peak = -1;
     int at;
     weft_buffer none = {.base = WEFT_BASE_ARENA};
-    assert_int_equal(weft_plan_memory(&none, 0, 64, &arena, &peak, &at, NULL), WEFT_OK);
+    assert_int_equal(weft_plan_memory(&none, 0, 64, false, &arena, &peak, &at, NULL), WEFT_OK);
     assert_int_equal(arena, 0);
-    assert_int_equal(weft_plan_memory(&none, 1, 64, &arena, &peak, &at, NULL), WEFT_OK);
+    assert_int_equal(weft_plan_memory(&none, 1, 64, false, &arena, &peak, &at, NULL), WEFT_OK);
     assert_int_equal(arena, 0);
 }
 
@@ -113,8 +113,8 @@ static void same_plan_twice(void **state)
     memcpy(two, one, sizeof one);
     int64_t arena, peak;
     int at;
-    assert_int_equal(weft_plan_memory(one, N, 64, &arena, &peak, &at, NULL), WEFT_OK);
-    assert_int_equal(weft_plan_memory(two, N, 64, &arena, &peak, &at, NULL), WEFT_OK);
+    assert_int_equal(weft_plan_memory(one, N, 64, false, &arena, &peak, &at, NULL), WEFT_OK);
+    assert_int_equal(weft_plan_memory(two, N, 64, false, &arena, &peak, &at, NULL), WEFT_OK);
     for (int i = 0; i < N; i++)
         assert_int_equal(one[i].offset, two[i].offset);
 }

@@ -66,9 +66,9 @@ static double lost(weft_lifetime *list, int n, int64_t alignment)
     weft_lifetime again[MOST];
     weft_packed packed, other;
     memcpy(again, list, sizeof *list * (size_t)n);
-    assert_int_equal(weft_pack(list, n, alignment, &packed, NULL), WEFT_OK);
+    assert_int_equal(weft_pack(list, n, alignment, false, &packed, NULL), WEFT_OK);
     check(list, n, alignment, &packed);
-    assert_int_equal(weft_pack(again, n, alignment, &other, NULL), WEFT_OK);
+    assert_int_equal(weft_pack(again, n, alignment, false, &other, NULL), WEFT_OK);
     assert_int_equal(packed.bytes, other.bytes);
     for (int i = 0; i < n; i++)
         assert_int_equal(list[i].offset, again[i].offset);
@@ -206,16 +206,16 @@ static void extremes(void **state)
 {
     weft_packed packed;
     (void)state;
-    assert_int_equal(weft_pack(NULL, 0, 64, &packed, NULL), WEFT_OK);
+    assert_int_equal(weft_pack(NULL, 0, 64, false, &packed, NULL), WEFT_OK);
     assert_int_equal(packed.bytes, 0);
     weft_lifetime empty = {.offset = 7};
-    assert_int_equal(weft_pack(&empty, 1, 64, &packed, NULL), WEFT_OK);
+    assert_int_equal(weft_pack(&empty, 1, 64, false, &packed, NULL), WEFT_OK);
     assert_int_equal(packed.bytes, 0);
     assert_int_equal(empty.offset, 0);
     weft_lifetime large[] = {{.bytes = (int64_t)1 << 58, .first = 0, .last = 1},
                              {.bytes = ((int64_t)1 << 58) + 1, .first = 1, .last = 2},
                              {.bytes = 1, .first = 3, .last = 3}};
-    assert_int_equal(weft_pack(large, 3, 64, &packed, NULL), WEFT_OK);
+    assert_int_equal(weft_pack(large, 3, 64, false, &packed, NULL), WEFT_OK);
     check(large, 3, 64, &packed);
     assert_int_equal(packed.bytes, packed.peak);
 }
@@ -229,7 +229,7 @@ static void no_memory(void **state)
     int n = make_random(7, list);
     for (long k = 1;; k++) {
         weft_alloc_fail_at(k);
-        weft_status s = weft_pack(list, n, 64, &packed, NULL);
+        weft_status s = weft_pack(list, n, 64, false, &packed, NULL);
         weft_alloc_fail_at(0);
         if (s == WEFT_OK) {
             assert_true(k > 3);
