@@ -9,7 +9,7 @@ weft_status weft_decoder_init(weft_decoder *d, const weft_plan *plan, weft_run *
     *d = (weft_decoder){.plan = plan, .run = run, .step = step};
     d->rows = plan->writing.rows;
     d->places = plan->writing.places;
-    d->vocab = weft_run_logits(run, WEFT_MODE_GENERATE)->dims[1].size;
+    d->vocab = weft_run_output(run, WEFT_MODE_GENERATE)->dims[1].size;
     size_t rows = (size_t)d->rows;
     d->ids = weft_alloc_zero(rows * (size_t)d->places, sizeof *d->ids);
     d->padding = weft_alloc_zero(rows, sizeof *d->padding);
@@ -140,7 +140,7 @@ static weft_status part(weft_decoder *d, weft_mode mode, int64_t n, weft_error *
 static weft_status read_logits(weft_decoder *d, weft_mode mode, weft_error *err)
 {
     weft_tensor t;
-    weft_status s = weft_run_value(d->run, mode, weft_run_logits(d->run, mode), &t, err);
+    weft_status s = weft_run_value(d->run, mode, weft_run_output(d->run, mode), &t, err);
     for (int64_t i = 0; i < d->rows * d->vocab && !s; i++)
         d->logits[i] = (float)weft_tensor_get(&t, i);
     return s;

@@ -214,6 +214,10 @@ static weft_status new_graph(const weft_plan *p, weft_mode mode, const weft_plan
     config.training = mode == WEFT_MODE_TRAIN ? NULL : p->graphs[WEFT_MODE_TRAIN];
     if (mode == WEFT_MODE_GENERATE || mode == WEFT_MODE_DECODE)
         size_writing(&p->writing, &config);
+    if (mode == WEFT_MODE_GENERATE && p->generator && p->generator->fields) {
+        config.fields = p->generator->fields(p->generator_self);
+        config.fields_by = weft_plugins_giver(p->plugins, p->generator);
+    }
     return weft_graph_create(&config, g, err);
 }
 
