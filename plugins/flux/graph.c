@@ -346,6 +346,22 @@ static void add_loss(const build *b, weft_value *v, weft_value *image, weft_valu
     weft_add_loss(g, "flow", weft_add1(g, "sum", "error", error), 1, WEFT_LOSS_VALIDATION);
 }
 
+/* Do the data have what they are to say? */
+static bool check_data(const flux *m, weft_graph *g)
+{
+    static const char *const keys[] = {"noise", "timestep"}, *const fields[] = {"noise", "time"};
+    const bool asked[] = {m->noise == FLUX_NOISE_OF_DATA, m->law == FLUX_TIME_OF_DATA};
+    if (weft_graph_mode(g) == WEFT_MODE_GENERATE)
+        return true;
+    for (int i = 0; i < 2; i++)
+        if (asked[i] && !weft_graph_has_field(g, fields[i]))
+            weft_graph_fail(g, WEFT_ERR_INPUT, weft_params_where(m->host->params, keys[i]),
+                            "[flux] %s = data: the data have no field '%s'; latents have it with "
+                            "[latents] also = %s",
+                            keys[i], fields[i], fields[i]);
+    return !weft_graph_status(g);
+}
+
 void flux_build(void *self, weft_graph *g)
 {
     build b = {.m = self, .g = g};
@@ -356,6 +372,8 @@ void flux_build(void *self, weft_graph *g)
                         "generate` --out, for latents of pictures");
         return;
     }
+    if (!check_data(m, g))
+        return;
     declare(m, g);
     /* in no block: every stage of a pipeline that reads them makes them */
     weft_graph_set_block(g, WEFT_BLOCK_NONE);
