@@ -3,10 +3,25 @@
 
 #include <string.h>
 
+/* A generator that forgets its caches would write as if each part were a text. */
+static weft_status check_caches(const weft_plan *plan, weft_error *err)
+{
+    const weft_node *n = plan->writing.cache ? plan->graphs[WEFT_MODE_GENERATE]->first : NULL;
+    while (n && !n->op->cached)
+        n = n->next;
+    if (!n || plan->caches.n > 0)
+        return WEFT_OK;
+    return weft_fail(err, WEFT_ERR_INTERNAL, WEFT_NOWHERE,
+                     "plugin '%s' gives a generator, and adds no caches for it (weft_add_caches)",
+                     weft_plugins_giver(plan->plugins, plan->generator));
+}
+
 weft_status weft_decoder_init(weft_decoder *d, const weft_plan *plan, weft_run *run, int64_t step,
                               weft_error *err)
 {
     *d = (weft_decoder){.plan = plan, .run = run, .step = step};
+    if (check_caches(plan, err))
+        return WEFT_ERR_INTERNAL;
     d->rows = plan->writing.rows;
     d->places = plan->writing.places;
     d->vocab = weft_run_output(run, WEFT_MODE_GENERATE)->dims[1].size;

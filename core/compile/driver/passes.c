@@ -238,9 +238,7 @@ static weft_status run_passes(weft_plan *p, weft_graph *g, limit *l, weft_error 
     l->passed = l->passed || passed;
     if (s || l->reached)
         return s;
-    if (g->config.places)
-        s = s ? s : core_step(p, g, "cache", weft_graph_cache, err);
-    s = s ? s : core_step(p, g, "place", weft_graph_place, err);
+    s = core_step(p, g, "place", weft_graph_place, err);
     if (s || l->passed)
         return s;
     s = run_stage(p, g, WEFT_STAGE_PLACED, l, err);
