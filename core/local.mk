@@ -53,7 +53,6 @@ core_libcore_la_SOURCES = \
 	core/compile/graph/attrs.c \
 	core/compile/graph/build.c \
 	core/compile/graph/inputs.c \
-	core/compile/graph/cache.c \
 	core/compile/graph/grad.c \
 	core/compile/graph/graph.c \
 	core/compile/graph/infer.c \

@@ -5,6 +5,7 @@ lib_libkit_la_SOURCES = \
 	lib/kit/backward.c \
 	lib/kit/boxes.c \
 	lib/kit/builder.c \
+	lib/kit/cache.c \
 	lib/kit/costs.c \
 	lib/kit/far.c \
 	lib/kit/gradients.c \

@@ -522,7 +522,7 @@ dist_check_SCRIPTS += \
 	tests/scripts/check-heads \
 	tests/scripts/check-hash \
 	tests/scripts/check-hf \
-	tests/scripts/check-includes \
+	tests/scripts/check-images tests/scripts/check-includes \
 	tests/scripts/check-install \
 	tests/scripts/check-instructions \
 	tests/scripts/check-known-faults \

@@ -154,7 +154,7 @@ const weft_graph *weft_run_graph(const weft_run *run, weft_mode mode)
     return run->plan->graphs[mode];
 }
 
-const weft_value *weft_run_logits(const weft_run *run, weft_mode mode)
+const weft_value *weft_run_output(const weft_run *run, weft_mode mode)
 {
     return run->plan->graphs[mode]->logits;
 }

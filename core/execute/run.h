@@ -288,7 +288,6 @@ typedef struct weft_samples {
 /* Reads what this rank holds of them, and fills it. */
 weft_status weft_fill_samples(weft_run *run, const weft_batch *b, const weft_samples *of,
                               weft_error *err);
-void weft_fill_step(const weft_batch *batch, int64_t step);
 /* number: what the graph is told of the micro-batch that lies at place `micro` of the batch. */
 void weft_fill_micro_batch(const weft_batch *batch, int64_t micro, int64_t number);
 weft_status weft_sample_init(weft_sample *s, const weft_graph *g, weft_error *err);

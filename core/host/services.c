@@ -105,7 +105,10 @@
     ASK(generator, pick, int32_t, 5, (const float *, logits, int64_t, vocab, int64_t, step, \
         int, text_number, int64_t, n)) \
     TELL(generator, done, 5, (int64_t, step, int, text_number, const char *, prompt, \
-        const char *, continuation, const weft_log *, log))
+        const char *, continuation, const weft_log *, log)) \
+    ASK(generator, fields, const weft_field *, 0, ()) \
+    ASK(generator, rows, int64_t, 0, ()) \
+    DO(generator, write, 1, (const struct weft_run_view *, run))
 
 #define STORE(DO, ASK, TELL) \
     ASK(store, buffer_bytes, int64_t, 1, (const weft_state_view *, state)) \

@@ -21,9 +21,9 @@ typedef struct weft_batch weft_batch;
 
 /* The graph of a mode, as it was planned; NULL: the run has none. */
 const weft_graph *weft_run_graph(const weft_run *run, weft_mode mode);
-/* Of a mode that writes text: the logits [batch vocab] of the last position, as they are when all
- * parts have run; every rank holds all of them. */
-const weft_value *weft_run_logits(const weft_run *run, weft_mode mode);
+/* Of a mode that writes, as it is when all parts have run: the logits [batch vocab] of the last
+ * position, or what the model has set as its output; every rank holds all of it. */
+const weft_value *weft_run_output(const weft_run *run, weft_mode mode);
 
 /* *out is destroyed by the caller in every case. */
 weft_status weft_batch_create(weft_run *run, weft_mode mode, int64_t micro_batches,
@@ -33,6 +33,8 @@ void weft_batch_destroy(weft_batch *batch);
 /* Where an input lies in a batch, to be filled with int32 or f32 as weft_add_input says, and this
  * rank's part of it without data; NULL: the graph does not use it. */
 void *weft_batch_input(const weft_batch *batch, int64_t micro, const char *name, weft_tensor *t);
+/* Fills in what the core knows: the input `step`, and every index, from 0 on. */
+void weft_fill_step(const weft_batch *batch, int64_t step);
 
 /* The inputs of a step, behind all that reads those of before; those of its micro-batches come with
  * the tasks that run from now on. The batch may change again after the next wait. */

@@ -226,6 +226,9 @@ bool weft_node_has(const weft_node *n, const char *key);
 void weft_graph_dim(weft_graph *g, const char *name, int64_t units, int64_t grain);
 /* The elements of a dim of this name; 0: nobody has declared it. */
 int64_t weft_graph_size(const weft_graph *g, const char *name);
+/* Have the data a field of this name, for weft_add_input? Where the model writes, who asks it to.
+ */
+bool weft_graph_has_field(const weft_graph *g, const char *name);
 
 /* Nodes added from now on belong to this block / chunk. */
 void weft_graph_set_block(weft_graph *g, int block);
@@ -367,6 +370,9 @@ void weft_add_loss(weft_graph *g, const char *name, weft_value *scalar, double w
 /* What heads give: one value for each part of the head, one where text is written; i from 0, NULL
  * past the end. To change them in all modes, replace each. */
 weft_value *weft_graph_logits(const weft_graph *g, int i);
+/* WEFT_MODE_GENERATE, of a model that writes no text: what the run reads instead of logits, its
+ * first dim `batch` (weft_run_output). */
+void weft_set_output(weft_graph *g, weft_value *v);
 /* Who reads `old`, but for those that make `logits` from it, reads `logits`; so does the run. */
 void weft_set_logits(weft_graph *g, weft_value *old, weft_value *logits);
 

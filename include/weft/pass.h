@@ -139,6 +139,11 @@ void weft_put_far(weft_graph *g, weft_value *const *list, int n, int64_t ahead);
  * have W of these stages. */
 void weft_split_backward(weft_graph *g, const bool *split, bool all);
 
+/* Table stage, in the modes that write: for who gives the service `generator` of texts. Every node
+ * whose op can (weft_op.cached) reads its keys and values from a cache, which its own are written
+ * into, where the run keeps some. Caches are states, laid out as what is written into them. */
+void weft_add_caches(weft_graph *g);
+
 #ifdef __cplusplus
 }
 #endif

@@ -306,14 +306,16 @@ typedef struct weft_data {
     weft_status (*fit)(void *self, const weft_graph *g, weft_error *err);
 } weft_data;
 
-/* ---- generator: decides when text is generated and picks the next id ---- */
+/* ---- generator: decides when the model is to write, and what ---- */
 
-/* capability "generator", given by sample; the loop asks it after every step. */
+struct weft_run_view; /* <weft/plugin.h> */
+
+/* capability "generator", given by sample and images; the loop asks it after every step. */
 typedef struct weft_generator {
     size_t size;
     /* Tokens of context the generate program is built for. */
     int64_t (*context)(void *self);
-    /* True if text should be generated after this step (last: it is the final one). */
+    /* True if the model should write after this step (last: it is the final one). */
     bool (*want)(void *self, int64_t step, bool last);
     /* The prompt of text number i (from 0) as ids, which it owns; *n = 0 ends. */
     weft_status (*prompt)(void *self, int i, const weft_tokenizer *tokenizer, void *tokenizer_self,
@@ -325,6 +327,13 @@ typedef struct weft_generator {
     /* The text is complete: prompt and continuation, decoded. */
     void (*done)(void *self, int64_t step, int text_number, const char *prompt,
                  const char *continuation, const weft_log *log);
+    /* Of what is no text, these three instead of context, prompt, pick and done; else NULL. fields:
+     * the inputs of the graph of WEFT_MODE_GENERATE, from create on, in place of the data's. rows:
+     * the size of its batch. write: runs it, by <weft/execute.h>, as often as it likes, and makes
+     * of weft_run_output what it will; all ranks together, and none may fail alone. */
+    const weft_field *(*fields)(void *self);
+    int64_t (*rows)(void *self);
+    weft_status (*write)(void *self, const struct weft_run_view *run, weft_error *err);
 } weft_generator;
 
 /* ---- state: what a run must have to go on ---- */

@@ -3,13 +3,28 @@
 
 #include <string.h>
 
+/* A generator that forgets its caches would write as if each part were a text. */
+static weft_status check_caches(const weft_plan *plan, weft_error *err)
+{
+    const weft_node *n = plan->writing.cache ? plan->graphs[WEFT_MODE_GENERATE]->first : NULL;
+    while (n && !n->op->cached)
+        n = n->next;
+    if (!n || plan->caches.n > 0)
+        return WEFT_OK;
+    return weft_fail(err, WEFT_ERR_INTERNAL, WEFT_NOWHERE,
+                     "plugin '%s' gives a generator, and adds no caches for it (weft_add_caches)",
+                     weft_plugins_giver(plan->plugins, plan->generator));
+}
+
 weft_status weft_decoder_init(weft_decoder *d, const weft_plan *plan, weft_run *run, int64_t step,
                               weft_error *err)
 {
     *d = (weft_decoder){.plan = plan, .run = run, .step = step};
+    if (check_caches(plan, err))
+        return WEFT_ERR_INTERNAL;
     d->rows = plan->writing.rows;
     d->places = plan->writing.places;
-    d->vocab = weft_run_logits(run, WEFT_MODE_GENERATE)->dims[1].size;
+    d->vocab = weft_run_output(run, WEFT_MODE_GENERATE)->dims[1].size;
     size_t rows = (size_t)d->rows;
     d->ids = weft_alloc_zero(rows * (size_t)d->places, sizeof *d->ids);
     d->padding = weft_alloc_zero(rows, sizeof *d->padding);
@@ -140,7 +155,7 @@ static weft_status part(weft_decoder *d, weft_mode mode, int64_t n, weft_error *
 static weft_status read_logits(weft_decoder *d, weft_mode mode, weft_error *err)
 {
     weft_tensor t;
-    weft_status s = weft_run_value(d->run, mode, weft_run_logits(d->run, mode), &t, err);
+    weft_status s = weft_run_value(d->run, mode, weft_run_output(d->run, mode), &t, err);
     for (int64_t i = 0; i < d->rows * d->vocab && !s; i++)
         d->logits[i] = (float)weft_tensor_get(&t, i);
     return s;

@@ -231,6 +231,8 @@ static weft_status write_text(weft_decoder *d, weft_generation *g, int number,
 weft_status weft_generate_asked(weft_run *run, weft_error *err)
 {
     const weft_plan *plan = run->plan;
+    if (plan->lowered[WEFT_MODE_GENERATE] && plan->generator->write)
+        return plan->generator->write(plan->generator_self, &run->view, err);
     if (!plan->lowered[WEFT_MODE_GENERATE] || !run->tokenizer)
         return WEFT_OK;
     const weft_tokenizer *tokenizer = run->tokenizer;

@@ -150,6 +150,12 @@ static void mark_makers(weft_graph *g, const weft_value *v, const weft_value *fi
             n->ins[i]->node->mark = 1;
 }
 
+void weft_set_output(weft_graph *g, weft_value *v)
+{
+    if (v && weft_graph_mode(g) == WEFT_MODE_GENERATE)
+        g->logits = v;
+}
+
 void weft_set_logits(weft_graph *g, weft_value *old, weft_value *logits)
 {
     if (!old || !logits || weft_graph_status(g))

@@ -96,6 +96,12 @@ int64_t weft_graph_size(const weft_graph *g, const char *name)
     return d ? d->size : 0;
 }
 
+bool weft_graph_has_field(const weft_graph *g, const char *name)
+{
+    bool of_step;
+    return weft_input_field(g, name, &of_step) != NULL;
+}
+
 int weft_mesh_ranks(const weft_mesh *mesh)
 {
     int n = 1;

@@ -22,6 +22,12 @@ typedef struct build {
 
 /* ---- pieces ---- */
 
+/* Pictures are made: x, the time and the guidance are given, and the way to go is what is asked. */
+static bool writes(const build *b)
+{
+    return weft_graph_mode(b->g) == WEFT_MODE_GENERATE;
+}
+
 /* Half the width of a uniform distribution whose variance keeps that of what goes through, forward
  * and backward (Glorot and Bengio, 2010). */
 static weft_init xavier(double out, double in)
@@ -272,7 +278,8 @@ static weft_value *tell(const build *b, weft_value *t)
     weft_value *vec =
         told(b, "time_in", "timestep_embedder", "frequencies", fourier(b, "waves", t));
     if (b->m->guidance) {
-        weft_value *g = draw(b, "guidance", CONSTANT, b->m->guidance_scale);
+        weft_value *g = writes(b) ? weft_add_input(b->g, "guidance")
+                                  : draw(b, "guidance", CONSTANT, b->m->guidance_scale);
         vec = weft_add2(b->g, "add", "time_guidance", vec,
                         told(b, "guidance_in", "guidance_embedder", "frequencies",
                              fourier(b, "guidance_waves", g)));
@@ -316,7 +323,7 @@ static weft_value *noise(const build *b, weft_value *image)
 
 static weft_value *times(const build *b)
 {
-    if (b->m->law == FLUX_TIME_OF_DATA)
+    if (b->m->law == FLUX_TIME_OF_DATA || writes(b))
         return weft_add_input(b->g, "time");
     return draw(b, "drawn_time",
                 weft_graph_mode(b->g) == WEFT_MODE_EVALUATE ? LEVELS
@@ -339,24 +346,44 @@ static void add_loss(const build *b, weft_value *v, weft_value *image, weft_valu
     weft_add_loss(g, "flow", weft_add1(g, "sum", "error", error), 1, WEFT_LOSS_VALIDATION);
 }
 
+/* Do the data have what they are to say? */
+static bool check_data(const flux *m, weft_graph *g)
+{
+    static const char *const keys[] = {"noise", "timestep"}, *const fields[] = {"noise", "time"};
+    const bool asked[] = {m->noise == FLUX_NOISE_OF_DATA, m->law == FLUX_TIME_OF_DATA};
+    if (weft_graph_mode(g) == WEFT_MODE_GENERATE)
+        return true;
+    for (int i = 0; i < 2; i++)
+        if (asked[i] && !weft_graph_has_field(g, fields[i]))
+            weft_graph_fail(g, WEFT_ERR_INPUT, weft_params_where(m->host->params, keys[i]),
+                            "[flux] %s = data: the data have no field '%s'; latents have it with "
+                            "[latents] also = %s",
+                            keys[i], fields[i], fields[i]);
+    return !weft_graph_status(g);
+}
+
 void flux_build(void *self, weft_graph *g)
 {
     build b = {.m = self, .g = g};
     const flux *m = self;
-    if (weft_graph_mode(g) != WEFT_MODE_TRAIN && weft_graph_mode(g) != WEFT_MODE_EVALUATE) {
+    if (writes(&b) && !weft_graph_has_field(g, "guidance")) {
         weft_graph_fail(g, WEFT_ERR_INPUT, WEFT_NOWHERE,
-                        "flux writes no text; take what generates text off the list");
+                        "flux writes no text; list images in place of what does, or give `weft "
+                        "generate` --out, for latents of pictures");
         return;
     }
+    if (!check_data(m, g))
+        return;
     declare(m, g);
     /* in no block: every stage of a pipeline that reads them makes them */
     weft_graph_set_block(g, WEFT_BLOCK_NONE);
-    weft_value *x = weft_add_input(g, "image");
-    weft_value *n = m->noise == FLUX_NOISE_OF_DATA ? weft_add_input(g, "noise") : noise(&b, x);
+    weft_value *x = weft_add_input(g, "image"), *n = NULL;
+    if (!writes(&b))
+        n = m->noise == FLUX_NOISE_OF_DATA ? weft_add_input(g, "noise") : noise(&b, x);
     weft_value *t = times(&b);
 
     weft_graph_set_block(g, WEFT_BLOCK_EMBEDDING);
-    weft_value *mixed = weft_add3(g, "flow_mix", "mixed", x, n, t);
+    weft_value *mixed = writes(&b) ? x : weft_add3(g, "flow_mix", "mixed", x, n, t);
     weft_value *image = linear(&b, "i.x", "x_embedder", "embed", "packed", mixed, false);
     weft_value *text = linear(&b, "t.x", "context_embedder", "embed", "t5_width",
                               weft_add_input(g, "text"), false);
@@ -379,5 +406,9 @@ void flux_build(void *self, weft_graph *g)
     image = sequences(&b, "take_image", "image_out", 1, &both, 1, NULL);
     weft_value *s = slots(&b, "m", "norm_out.linear", "final_slots");
     image = modulate(&b, "n", image, s, FINAL_SHIFT, FINAL_SCALE);
-    add_loss(&b, linear(&b, "v", "proj_out", "packed", "embed", image, true), x, n);
+    weft_value *v = linear(&b, "v", "proj_out", "packed", "embed", image, true);
+    if (writes(&b))
+        weft_set_output(g, v);
+    else
+        add_loss(&b, v, x, n);
 }

@@ -55,6 +55,17 @@ static weft_status look_at(latents_file *f, weft_where at, weft_error *err)
     return s;
 }
 
+/* Whatever is wrong with a file, the settings name it. */
+static weft_status open_folder(latents_file *f, weft_where at, weft_error *err)
+{
+    weft_error why = {0};
+    weft_status s = weft_folder_open(weft_io_system(), f->path, &f->folder, &why);
+    if (s)
+        s = weft_fail(err, WEFT_ERR_INPUT, at, "[latents] %s", weft_error_text(&why));
+    weft_error_release(&why);
+    return s ? s : look_at(f, at, err);
+}
+
 weft_status latents_open(const char *path, weft_where at, latents_file **out, weft_error *err)
 {
     weft_status s = WEFT_OK;
@@ -71,8 +82,8 @@ weft_status latents_open(const char *path, weft_where at, latents_file **out, we
                       ends_in(path, ".pt") || ends_in(path, ".pth") || ends_in(path, ".pkl")
                           ? "; pickle would run whatever it says: save it as safetensors"
                           : "");
-    else if (!(s = weft_folder_open(weft_io_system(), path, &f->folder, err)))
-        s = look_at(f, at, err);
+    else
+        s = open_folder(f, at, err);
     if (s)
         latents_close(f);
     else

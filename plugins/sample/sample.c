@@ -4,6 +4,7 @@
 
 #include <inttypes.h>
 #include <string.h>
+#include <weft/pass.h>
 #include <weft/random.h>
 
 typedef struct prompt {
@@ -282,10 +283,20 @@ static weft_status create(void *self_, weft_error *err)
     return status ? status : split_prompts(self, weft_params_text(p, "prompt"), err);
 }
 
+static void add_caches(void *self, weft_graph *g)
+{
+    (void)self;
+    weft_add_caches(g);
+}
+
 static const char *const needs[] = {"tokenizer?", NULL};
 
 static const weft_contribution contributions[] = {
     {.kind = WEFT_SERVICE, .needs = needs, .service = "generator", .table = &generator},
+    {.kind = WEFT_PASS,
+     .stage = WEFT_STAGE_TABLE,
+     .modes = WEFT_IN_GENERATE | WEFT_IN_DECODE,
+     .graph = add_caches},
     {.kind = WEFT_END},
 };
 

@@ -208,10 +208,11 @@ static void tell(const generate_axes *a, const char *why)
         for (int k = 0; k < i; k++)
             again = again || strcmp(a->list[k].plugin, a->list[i].plugin) == 0;
         if (a->list[i].out && !again)
-            weft_log_print(&log, WEFT_LOG_WARN,
-                           "%s is left out, with all that it does to the model: text is written on "
-                           "one rank, and %s; start with -n to keep it",
-                           a->list[i].plugin, a->list[i].why ? a->list[i].why : why);
+            weft_log_print(
+                &log, WEFT_LOG_WARN,
+                "%s is left out, with all that it does to the model: there is one rank to "
+                "write on, and %s; start with -n to keep it",
+                a->list[i].plugin, a->list[i].why ? a->list[i].why : why);
     }
     weft_cli_log_release(&sink);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* weft generate: a trained model continues texts, on any mesh. */
+/* weft generate: a trained model continues texts, or makes pictures, on any mesh. */
 #include "generate.h"
 #include "execute/run.h"
 #include "forecast/forecast.h"
@@ -87,8 +87,8 @@ static weft_status size_writing(const work *w, weft_writing *writing, weft_error
 static weft_status make_plan(work *w, weft_error *err)
 {
     weft_session *session = &w->rank->session;
-    weft_writing writing;
-    weft_status s = size_writing(w, &writing, err);
+    weft_writing writing = {.rows = 1, .context = 1, .places = 1}; /* images says it itself */
+    weft_status s = w->job->wishes->out ? WEFT_OK : size_writing(w, &writing, err);
     const weft_plan_options options = {.rank = session->host.rank,
                                        .ranks = session->host.ranks,
                                        .write = &writing,
@@ -149,7 +149,8 @@ static weft_status prepare(work *w)
     weft_session *session = &rank->session;
     weft_status s =
         weft_rank_agree(rank, "opening plugins", weft_plugins_open(session->plugins, &rank->err));
-    s = s ? s : weft_rank_agree(rank, "reading prompts", find_texts(w, &rank->err));
+    if (!w->job->wishes->out)
+        s = s ? s : weft_rank_agree(rank, "reading prompts", find_texts(w, &rank->err));
     s = s ? s : weft_rank_agree(rank, "planning", make_plan(w, &rank->err));
     s = s ? s
           : weft_rank_agree(rank, "comparing the ranks",
@@ -158,7 +159,9 @@ static weft_status prepare(work *w)
           : weft_rank_agree(rank, "preparing the run",
                             weft_run_create(w->plan, &session->host, &w->run, &rank->err));
     s = s ? s : weft_rank_agree(rank, "loading weights", load(w, &rank->err));
-    return s ? s : weft_rank_agree(rank, "preparing to write", start(w, &rank->err));
+    return s || w->job->wishes->out
+               ? s
+               : weft_rank_agree(rank, "preparing to write", start(w, &rank->err));
 }
 
 /* ---- writing ---- */
@@ -235,7 +238,8 @@ static weft_status body(weft_rank *rank, void *ctx)
 {
     work w = {.rank = rank, .job = ctx};
     weft_status s = prepare(&w);
-    s = s ? s : write_all(&w, &rank->err);
+    if (!s)
+        s = w.job->wishes->out ? weft_generate_asked(w.run, &rank->err) : write_all(&w, &rank->err);
     weft_decoder_release(&w.decoder);
     weft_free(w.eos);
     generate_texts_release(&w.texts);
@@ -246,12 +250,59 @@ static weft_status body(weft_rank *rank, void *ctx)
 
 /* ---- the command ---- */
 
+/* What is of texts alone, or of pictures, is not passed over in silence. All at once. */
+static weft_status check_kind(const generate_wishes *w, weft_error *err)
+{
+    const struct {
+        const char *name;
+        bool given, of_text;
+    } list[] = {
+        {"prompt", w->prompts.n > 0, true},
+        {"ids", w->ids.n > 0, true},
+        {"max-tokens", w->most >= 0, true},
+        {"greedy", w->greedy, true},
+        {"temperature", w->temperature, true},
+        {"top-k", w->top_k >= 0, true},
+        {"top-p", w->top_p, true},
+        {"context", w->context != -1, true},
+        {"no-cache", w->no_cache, true},
+        {"json", w->json, true},
+        {"samples", w->samples, false},
+        {"steps", w->steps >= 0, false},
+        {"guidance", w->guidance, false},
+        {"cfg", w->cfg, false},
+        {"empty", w->empty, false},
+    };
+    weft_status s = WEFT_OK;
+    for (size_t i = 0; i < sizeof list / sizeof *list; i++)
+        if (list[i].given && list[i].of_text == (w->out != NULL))
+            s = weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
+                          w->out ? "--%s is of texts, and --out is for latents of pictures"
+                                 : "--%s is of pictures; --out names the file for their latents",
+                          list[i].name);
+    return s;
+}
+
+static weft_status check_source(const generate_wishes *w, const generate_source *s, weft_error *err)
+{
+    if (w->out || !s->images)
+        return WEFT_OK;
+    return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
+                     "%s lists images, so it writes no text: name a file for latents of pictures, "
+                     "--out FILE",
+                     s->name);
+}
+
 static weft_status check(const generate_wishes *w, weft_error *err)
 {
+    weft_status s = check_kind(w, err);
+    if (s)
+        return s;
     if (w->ids.n && (w->prompts.n || w->prompts_file))
         return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
                          "give prompts as text or as --ids, not both");
-    if (w->most < 1 || w->batch < 1 || w->context == 0 || w->context < -1)
+    if (w->most == 0 || w->most < -1 || w->batch == 0 || w->batch < -1 || w->context == 0 ||
+        w->context < -1)
         return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
                          "--max-tokens, --batch and --context must be at least 1");
     if (w->greedy && w->temperature)
@@ -260,13 +311,24 @@ static weft_status check(const generate_wishes *w, weft_error *err)
     return WEFT_OK;
 }
 
-static int run(int argc, char **argv, const weft_cli_options *given, const generate_wishes *wishes)
+/* What is not given, of texts. */
+static void complete(generate_wishes *w)
+{
+    if (w->out)
+        return;
+    w->most = w->most < 0 ? 128 : w->most;
+    w->batch = w->batch < 0 ? 8 : w->batch;
+}
+
+static int run(int argc, char **argv, const weft_cli_options *given, generate_wishes *wishes)
 {
     weft_error err = {0};
     generate_source source = {0};
     generate_options all = {0};
     weft_status s = check(wishes, &err);
+    complete(wishes);
     s = s ? s : generate_source_find(&source, given->arguments[0], given, wishes->untrained, &err);
+    s = s ? s : check_source(wishes, &source, &err);
     s = s ? s : generate_axes_settle(&source, given, wishes, &err);
     s = s ? s : generate_options_init(&all, given, wishes, &source, &err);
     job j = {wishes, &source};
@@ -279,7 +341,8 @@ static int run(int argc, char **argv, const weft_cli_options *given, const gener
 
 int weft_cmd_generate(int argc, char **argv)
 {
-    generate_wishes w = {.most = 128, .top_k = -1, .seed = -1, .context = -1, .batch = 8};
+    generate_wishes w = {
+        .most = -1, .top_k = -1, .seed = -1, .context = -1, .batch = -1, .steps = -1};
     const weft_option extra[] = {
         {.name = "prompt",
          .argument = "TEXT",
@@ -287,7 +350,7 @@ int weft_cmd_generate(int argc, char **argv)
          .values = &w.prompts},
         {.name = "prompts",
          .argument = "FILE",
-         .help = "continue every line of a file",
+         .help = "continue every line of a file; of pictures, the embeddings of their texts",
          .text = &w.prompts_file},
         {.name = "ids",
          .argument = "\"1 2 3\"",
@@ -312,7 +375,7 @@ int weft_cmd_generate(int argc, char **argv)
          .text = &w.top_p},
         {.name = "seed",
          .argument = "N",
-         .help = "seed of the choices ([sample] seed)",
+         .help = "seed of the choices ([sample] seed), or of the noise ([images] seed)",
          .number = &w.seed},
         {.name = "context",
          .argument = "N",
@@ -320,7 +383,7 @@ int weft_cmd_generate(int argc, char **argv)
          .number = &w.context},
         {.name = "batch",
          .argument = "N",
-         .help = "prompts that are continued together (8)",
+         .help = "prompts that are continued together (8); pictures made together (1)",
          .number = &w.batch},
         {.name = "no-cache",
          .help = "compute everything again for every token",
@@ -331,13 +394,38 @@ int weft_cmd_generate(int argc, char **argv)
         {.name = "untrained",
          .help = "parameters as training begins with them, not those of a checkpoint",
          .flag = &w.untrained},
+        {.name = "out",
+         .argument = "FILE",
+         .help = "make pictures, and write their latents to this .safetensors file",
+         .text = &w.out},
+        {.name = "samples",
+         .argument = "\"0 1 2\"",
+         .help = "pictures of these texts of the file of prompts (all)",
+         .text = &w.samples},
+        {.name = "steps",
+         .argument = "N",
+         .help = "steps from noise to a picture ([images] steps)",
+         .number = &w.steps},
+        {.name = "guidance",
+         .argument = "X",
+         .help = "what the model is told of guidance ([images] guidance)",
+         .text = &w.guidance},
+        {.name = "cfg",
+         .argument = "X",
+         .help = "classifier-free guidance, with --empty ([images] cfg)",
+         .text = &w.cfg},
+        {.name = "empty",
+         .argument = "FILE",
+         .help = "the embeddings of an empty text",
+         .text = &w.empty},
         {.name = NULL},
     };
     const weft_cli_usage usage = {
         .command = "generate",
         .arguments = "MODEL",
         .max_arguments = 1,
-        .summary = "Continues texts with a trained model. MODEL: a run folder, a checkpoint "
+        .summary = "Continues texts with a trained model, or makes pictures. MODEL: a run folder, "
+                   "a checkpoint "
                    "(step-N), a Hugging Face folder, or an INI file, whose run\n"
                    "folder's newest checkpoint is taken and whose mesh is used.",
         .accepts = WEFT_CLI_INI | WEFT_CLI_RANKS,

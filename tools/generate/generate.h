@@ -12,6 +12,9 @@ typedef struct generate_wishes {
     const char *prompts_file, *temperature, *top_p;
     int64_t most, top_k, seed, context, batch; /* negative: not given */
     bool greedy, no_cache, json, untrained;
+    const char *out; /* where latents of pictures are written; NULL: texts are written */
+    const char *guidance, *cfg, *empty, *samples;
+    int64_t steps;
 } generate_wishes;
 
 enum { GENERATE_MOST_AXES = 16 };
@@ -42,7 +45,7 @@ typedef struct generate_source {
     bool lists_text;     /* it lists the plugin text */
     bool wants_text;     /* it does not, and has files for it */
     char *own_tokenizer; /* the checkpoint's copy of its tokenizer, as an edit; NULL: it has none */
-    bool sample;         /* it lists the plugin sample */
+    bool sample, images; /* it lists the plugins of these names */
     bool lists_store,
         lists_weights;  /* plugins that would load a checkpoint or weights themselves: ckpt, hf */
     bool weights;       /* parameters come from the plugin that gives `weights` */

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The settings that writing text needs, as edits of those that the model comes with. */
+/* The settings that writing needs, as edits of those that the model comes with. */
 #include "generate.h"
 
+#include <stdio.h>
 #include <string.h>
 
 enum { MOST_EDITS = 16 + GENERATE_MOST_AXES };
@@ -13,34 +14,52 @@ static void add(generate_options *o, weft_cli_edit_kind kind, const char *text)
 
 /* Words are kept one behind the other, each with its NUL; places are turned into pointers when all
  * are there. */
-static void print_setting(weft_text *words, size_t *at, const char *key, const char *value)
+typedef struct wording {
+    weft_text *words;
+    size_t *at;
+    int n;
+} wording;
+
+/* value NULL: it is not given. */
+static void print_setting(wording *w, const char *key, const char *value)
 {
-    *at = words->size;
-    weft_text_print(words, "sample.%s=%s", key, value);
-    weft_text_add_bytes(words, "", 1);
+    if (!value)
+        return;
+    w->at[w->n++] = w->words->size;
+    weft_text_print(w->words, "%s=%s", key, value);
+    weft_text_add_bytes(w->words, "", 1);
 }
 
-static void print_number(weft_text *words, size_t *at, const char *key, int64_t value)
+/* Nor is a negative one. */
+static void print_number(wording *w, const char *key, int64_t value)
 {
-    *at = words->size;
-    weft_text_print(words, "sample.%s=%lld", key, (long long)value);
-    weft_text_add_bytes(words, "", 1);
+    char text[32];
+    snprintf(text, sizeof text, "%lld", (long long)value);
+    print_setting(w, key, value < 0 ? NULL : text);
 }
 
 static int print_settings(const generate_wishes *w, weft_text *words, size_t at[MOST_EDITS])
 {
-    int n = 0;
-    print_setting(words, &at[n++], "tokens",
-                  "1000000000"); /* --max-tokens is looked at elsewhere */
-    if (w->greedy || w->temperature)
-        print_setting(words, &at[n++], "temperature", w->greedy ? "0" : w->temperature);
-    if (w->top_p)
-        print_setting(words, &at[n++], "top_p", w->top_p);
-    if (w->top_k >= 0)
-        print_number(words, &at[n++], "top_k", w->top_k);
-    if (w->seed >= 0)
-        print_number(words, &at[n++], "seed", w->seed);
-    return n;
+    wording to = {words, at, 0};
+    if (w->out) {
+        print_setting(&to, "images.file", w->out);
+        print_setting(&to, "images.prompts", w->prompts_file);
+        print_setting(&to, "images.samples", /* those of the settings are of another file */
+                      w->samples || !w->prompts_file ? w->samples : "");
+        print_setting(&to, "images.guidance", w->guidance);
+        print_setting(&to, "images.cfg", w->cfg);
+        print_setting(&to, "images.empty", w->empty);
+        print_number(&to, "images.steps", w->steps);
+        print_number(&to, "images.seed", w->seed);
+        print_number(&to, "images.batch", w->batch);
+        return to.n;
+    }
+    print_setting(&to, "sample.tokens", "1000000000"); /* --max-tokens is looked at elsewhere */
+    print_setting(&to, "sample.temperature", w->greedy ? "0" : w->temperature);
+    print_setting(&to, "sample.top_p", w->top_p);
+    print_number(&to, "sample.top_k", w->top_k);
+    print_number(&to, "sample.seed", w->seed);
+    return to.n;
 }
 
 /* A plugin is taken out once, whatever its axes. */
@@ -83,8 +102,10 @@ weft_status generate_options_init(generate_options *out, const weft_cli_options 
         add(out, WEFT_CLI_WITHOUT, "hf");
     if (s->wants_text)
         add(out, WEFT_CLI_WITH, "text");
-    if (!s->sample)
-        add(out, WEFT_CLI_WITH, "sample");
+    if (w->out && s->sample)
+        add(out, WEFT_CLI_WITHOUT, "sample");
+    if (w->out ? !s->images : !s->sample)
+        add(out, WEFT_CLI_WITH, w->out ? "images" : "sample");
     if (s->ini)
         add(out, WEFT_CLI_SET, "train.steps=1000000000"); /* none is made, but it must be set, and
                                                              no schedule should find it short */

@@ -284,6 +284,7 @@ static void look_at_plugins(generate_source *s, const weft_settings *settings)
 {
     s->lists_text = s->lists_text || weft_listed_find(settings, "text") >= 0;
     s->sample = s->sample || weft_listed_find(settings, "sample") >= 0;
+    s->images = s->images || weft_listed_find(settings, "images") >= 0;
     s->lists_store = s->lists_store || weft_listed_find(settings, "ckpt") >= 0;
     s->lists_weights = s->lists_weights || weft_listed_find(settings, "hf") >= 0;
 }

@@ -214,6 +214,10 @@ static weft_status new_graph(const weft_plan *p, weft_mode mode, const weft_plan
     config.training = mode == WEFT_MODE_TRAIN ? NULL : p->graphs[WEFT_MODE_TRAIN];
     if (mode == WEFT_MODE_GENERATE || mode == WEFT_MODE_DECODE)
         size_writing(&p->writing, &config);
+    if (mode == WEFT_MODE_GENERATE && p->generator && p->generator->fields) {
+        config.fields = p->generator->fields(p->generator_self);
+        config.fields_by = weft_plugins_giver(p->plugins, p->generator);
+    }
     return weft_graph_create(&config, g, err);
 }
 
@@ -234,9 +238,7 @@ static weft_status run_passes(weft_plan *p, weft_graph *g, limit *l, weft_error 
     l->passed = l->passed || passed;
     if (s || l->reached)
         return s;
-    if (g->config.places)
-        s = s ? s : core_step(p, g, "cache", weft_graph_cache, err);
-    s = s ? s : core_step(p, g, "place", weft_graph_place, err);
+    s = core_step(p, g, "place", weft_graph_place, err);
     if (s || l->passed)
         return s;
     s = run_stage(p, g, WEFT_STAGE_PLACED, l, err);

@@ -326,8 +326,12 @@ static weft_status build(weft_plan *p, weft_settings *settings, const weft_plan_
         s = build_training(p, options, err);
     if (s || options->stop_after || options->train_only || (!options->write && !p->generator))
         return s;
-    int64_t context = p->generator ? p->generator->context(p->generator_self) : p->seq_len;
-    p->writing = options->write ? *options->write : (weft_writing){1, context, context, true};
+    const weft_generator *by = p->generator;
+    const bool text = !by || !by->fields;
+    int64_t context = text && by ? by->context(p->generator_self) : p->seq_len;
+    p->writing = !text ? (weft_writing){by->rows(p->generator_self), context, context, false}
+                 : options->write ? *options->write
+                                  : (weft_writing){1, context, context, true};
     return build_writing(p, options, err);
 }
 

@@ -41,6 +41,10 @@ weft_value *weft_graph_find(const weft_graph *g, const char *name)
 {
     return weft_map_get(&g->names, name, strlen(name));
 }
+bool weft_graph_writes(const weft_graph *g)
+{
+    return g->config.mode == WEFT_MODE_GENERATE || g->config.mode == WEFT_MODE_DECODE;
+}
 int64_t weft_graph_seq_len(const weft_graph *g)
 {
     return g->config.sizes.seq_len;

@@ -201,6 +201,8 @@ extern const weft_field weft_text_fields[];               /* of data that say no
 const weft_field *weft_graph_fields(const weft_graph *g); /* ended by one without a name */
 /* Which field fills this input; of_step: of all the step's micro-batches. NULL: none. */
 const weft_field *weft_input_field(const weft_graph *g, const char *name, bool *of_step);
+/* Is the graph one that writes? */
+bool weft_graph_writes(const weft_graph *g);
 /* Is the loss a mean over labels of a sequence? Else over samples, or what the model counts. */
 bool weft_graph_has_tokens(const weft_graph *g);
 /* The number of a sample, which is read as a field is. */
@@ -308,17 +310,6 @@ bool weft_gathers_over(const weft_graph *g, const weft_node *gather, int axis);
 /* What the table demands of a value by its role on one axis: true and *state (a layout byte without
  * its place). */
 bool weft_table_wants(const weft_graph *g, const weft_value *v, int axis, unsigned *state);
-
-/* ---- text, part by part (cache.c) ---- */
-
-/* Is the graph one that writes text? */
-bool weft_graph_writes(const weft_graph *g);
-/* Before placement: every node whose op can (weft_op.cached) reads its keys and values from a cache
- * of config.places places, which its own keys and values are written into. Caches are states, laid
- * out as what is written into them. */
-weft_status weft_graph_cache(weft_graph *g);
-/* The layout of a cache: that of its node's `like`, whole in the sequence and without open sums. */
-weft_status weft_place_cache(weft_graph *g, weft_value *v);
 
 /* ---- autodiff (autodiff.c, reach.c, chunk_order.c) ---- */
 

@@ -590,12 +590,17 @@ static weft_status place_source(weft_graph *g, weft_value *v)
     const weft_value *like = v->node->like;
     if (!like)
         return weft_table_source(g, v);
-    if (v->kind == WEFT_STATE_CACHE)
-        return weft_place_cache(g, v);
     v->layout = like->layout;
+    v->placed = true;
+    if (v->kind == WEFT_STATE_CACHE) { /* whole in the sequence, and without open sums */
+        for (int a = 0; a < g->config.mesh.n_axes; a++)
+            if (weft_layout_open(v->layout, a) ||
+                (weft_layout_cuts(v->layout, a) && weft_layout_dim(v->layout, a) == 1))
+                v->layout = weft_layout_clear(v->layout, a);
+        return WEFT_OK;
+    }
     v->store_axes = like->store_axes;
     weft_store_as_trained(g, v);
-    v->placed = true;
     return WEFT_OK;
 }
 

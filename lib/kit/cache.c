@@ -1,16 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Text is written part by part: what looks at earlier places (weft_op.cached) finds the keys and
- * values of the parts before in caches. Models know nothing of it. A place that is not yet written
- * has an index beyond that of every query, so causality hides it; padding in front of a short
- * prompt has a segment of its own. */
+/* For who writes text, which is written part by part: what looks at earlier places (weft_op.cached)
+ * finds the keys and values of the parts before in caches. Models know nothing of it. A place that
+ * is not yet written has an index beyond that of every query, so causality hides it; padding in
+ * front of a short prompt has a segment of its own. */
 #include "compile/graph/graph.h"
 
 #include <string.h>
-
-bool weft_graph_writes(const weft_graph *g)
-{
-    return g->config.mode == WEFT_MODE_GENERATE || g->config.mode == WEFT_MODE_DECODE;
-}
+#include <weft/pass.h>
 
 /* The state that x, [batch seq heads], is written into. */
 static weft_value *add_cache(weft_graph *g, const weft_node *reader, const char *suffix,
@@ -70,9 +66,10 @@ static void cache_node(weft_graph *g, weft_node *n)
     weft_node_set_operand(g, n, how->segments_keys, segments);
 }
 
-weft_status weft_graph_cache(weft_graph *g)
+void weft_add_caches(weft_graph *g)
 {
-    for (weft_node *n = g->first; n && !weft_graph_status(g); n = n->next) {
+    for (weft_node *n = g->config.places ? g->first : NULL; n && !weft_graph_status(g);
+         n = n->next) {
         if (!n->op->cached)
             continue;
         g->spot.before = n;
@@ -81,17 +78,4 @@ weft_status weft_graph_cache(weft_graph *g)
         g->spot.before = NULL;
         g->spot.block = WEFT_BLOCK_NONE;
     }
-    return weft_graph_status(g);
-}
-
-weft_status weft_place_cache(weft_graph *g, weft_value *v)
-{
-    const weft_value *x = v->node->like;
-    v->layout = x->layout;
-    for (int a = 0; a < g->config.mesh.n_axes; a++)
-        if (weft_layout_open(x->layout, a) ||
-            (weft_layout_cuts(x->layout, a) && weft_layout_dim(x->layout, a) == 1))
-            v->layout = weft_layout_clear(v->layout, a);
-    v->placed = true;
-    return WEFT_OK;
 }

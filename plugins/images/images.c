@@ -1,0 +1,292 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* images: a model of rectified flow makes pictures of prompts, while it trains or in `weft
+ * generate`. Gives the capability "generator". */
+#include "images.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+static const char *const auto_word[] = {"auto", NULL};
+static const char *const shifts[] = {"auto", "none", "places", NULL};
+static const char *const noises[] = {"drawn", "file", NULL};
+
+static const weft_param params[] = {
+    {.name = "prompts",
+     WEFT_PATH(images, prompts_path),
+     .help = "A .safetensors file with the embeddings of texts, t5 [n tokens width] and clip [n "
+             "width], such as those of [latents] path."},
+    {.name = "samples",
+     .type = WEFT_PARAM_STRING,
+     .value = "",
+     .flags = WEFT_PARAM_LIST,
+     .help = "Which of them, from 0, a picture each; one named twice has two. Empty: all."},
+    {.name = "every",
+     WEFT_INT(images, every),
+     .value = "1000",
+     .min = 0,
+     .max = 1e15,
+     .unit = "steps",
+     .help = "Steps of training from one set of pictures to the next; 0: after the last alone."},
+    {.name = "steps",
+     WEFT_INT(images, steps),
+     .value = "28",
+     .min = 1,
+     .max = 100000,
+     .help = "Steps from noise to a picture."},
+    {.name = "guidance",
+     WEFT_REAL(images, guidance),
+     .value = "auto",
+     .min = 0,
+     .max = 1000,
+     .choices = auto_word,
+     .help = "What a model with [flux] guidance = yes is told; auto: 3.5."},
+    {.name = "cfg",
+     WEFT_REAL(images, cfg),
+     .value = "1",
+     .min = 0,
+     .max = 1000,
+     .help = "Classifier-free guidance: so many times the way from what the model says of the "
+             "empty text to what it says of the prompt; 1: the prompt alone is asked."},
+    {.name = "empty",
+     WEFT_PATH(images, empty_path),
+     .help = "A file with the embeddings of an empty text, as that of [latents] empty, for cfg."},
+    {.name = "shift",
+     WEFT_CHOICE(images, shift),
+     .value = "auto",
+     .choices = shifts,
+     .help = "Steps lie nearer to the noise: none; places: the more, the more places the sequence "
+             "of a picture has; auto: places, if the model is told a guidance, as published."},
+    {.name = "base_shift",
+     WEFT_REAL(images, base_shift),
+     .value = "0.5",
+     .min = -100,
+     .max = 100,
+     .flags = WEFT_PARAM_ADVANCED,
+     .help = "The logarithm of the shift at 256 places."},
+    {.name = "max_shift",
+     WEFT_REAL(images, max_shift),
+     .value = "1.15",
+     .min = -100,
+     .max = 100,
+     .flags = WEFT_PARAM_ADVANCED,
+     .help = "The same at 4096 places; on a line through both for others."},
+    {.name = "noise",
+     WEFT_CHOICE(images, noise),
+     .value = "drawn",
+     .choices = noises,
+     .flags = WEFT_PARAM_ADVANCED,
+     .help = "What a picture begins as: drawn by the seed and its place in the list; file: `noise` "
+             "[n channels height width] of the file of prompts."},
+    {.name = "seed",
+     .type = WEFT_PARAM_INT,
+     .value = "auto",
+     .min = 0,
+     .max = 9e18,
+     .choices = auto_word,
+     .help = "Seed of the noise; auto: that of the run."},
+    {.name = "batch",
+     WEFT_INT(images, batch),
+     .value = "1",
+     .min = 1,
+     .max = 65536,
+     .help = "Pictures that are made at a time."},
+    {.name = "file",
+     WEFT_PATH(images, file),
+     .help = "The .safetensors file that their latents are written to; not set: images/step-N of "
+             "the run folder."},
+    {.name = NULL},
+};
+
+/* ---- what the model is asked for ---- */
+
+static const weft_field *fields(void *self)
+{
+    static const weft_field all[] = {
+        {.name = "image", .shape = "batch image_seq packed", .dtype = WEFT_F32},
+        {.name = "text", .shape = "batch text_seq t5_width", .dtype = WEFT_F32},
+        {.name = "clip", .shape = "batch clip_width", .dtype = WEFT_F32},
+        {.name = "time", .shape = "batch", .dtype = WEFT_F32},
+        {.name = "guidance", .shape = "batch", .dtype = WEFT_F32},
+        {.name = NULL}};
+    (void)self;
+    return all;
+}
+
+/* With cfg each picture has a second row, of the empty text. */
+static int64_t rows(void *self)
+{
+    const images *m = self;
+    return m->batch * (m->cfg == 1 ? 1 : 2);
+}
+
+static bool want(void *self, int64_t step, bool last)
+{
+    const images *m = self;
+    return last || (m->every > 0 && step % m->every == 0);
+}
+
+/* The model is there: its sizes. */
+static void look(void *self, weft_graph *g)
+{
+    images *m = self;
+    m->model = (images_model){.rows = weft_graph_size(g, "image_rows"),
+                              .columns = weft_graph_size(g, "image_columns"),
+                              .channels = weft_graph_size(g, "packed") / 4,
+                              .text = weft_graph_size(g, "text_seq"),
+                              .t5 = weft_graph_size(g, "t5_width"),
+                              .clip = weft_graph_size(g, "clip_width"),
+                              .guided = weft_graph_find(g, "guidance") != NULL};
+    if (weft_params_given(m->host->params, "guidance") && !m->model.guided &&
+        !weft_params_is(m->host->params, "guidance", "auto"))
+        weft_graph_fail(g, WEFT_ERR_INPUT, weft_params_where(m->host->params, "guidance"),
+                        "[images] guidance: the model is told none ([flux] guidance = no); cfg "
+                        "with the empty text's embeddings works with any model");
+    if (m->prompts)
+        images_check_sizes(m, weft_graph_error(g));
+}
+
+/* ---- the pictures' file ---- */
+
+static char *path_of(const images *m, const weft_run_view *run)
+{
+    if (*m->file)
+        return weft_format("%s", m->file);
+    return weft_format("%s/images/step-%" PRId64 ".safetensors", run->dir, run->step);
+}
+
+/* How they were made. */
+static weft_status save(const images *m, const float *pictures, const char *path, weft_error *err)
+{
+    const weft_safetensor t = {
+        .name = "latents",
+        .dtype = WEFT_F32,
+        .n_dims = 4,
+        .size = {m->n, m->model.channels, 2 * m->model.rows, 2 * m->model.columns},
+        .data = pictures};
+    char text[4][32];
+    snprintf(text[0], sizeof text[0], "%" PRId64, m->steps);
+    snprintf(text[1], sizeof text[1], "%g", m->cfg);
+    snprintf(text[2], sizeof text[2], "%" PRIu64, m->seed);
+    snprintf(text[3], sizeof text[3], "%g", m->guidance);
+    const char *const metadata[] = {
+        "steps", text[0], "cfg", text[1], "seed", text[2], m->model.guided ? "guidance" : NULL,
+        text[3], NULL};
+    return weft_write_safetensors(path, &t, 1, metadata, err);
+}
+
+static weft_status save_in_folder(const images *m, const weft_run_view *run, const float *pictures,
+                                  const char *path, weft_error *err)
+{
+    char *folder = weft_format("%s/images", run->dir);
+    weft_status s = folder ? weft_make_dirs(folder, err) : weft_fail_memory(err);
+    weft_free(folder);
+    return s ? s : save(m, pictures, path, err);
+}
+
+/* A disk that is full is no reason to end training. */
+static weft_status save_or_warn(const images *m, const weft_run_view *run, const float *pictures,
+                                double seconds, weft_error *err)
+{
+    char *path = path_of(m, run);
+    weft_error why = {0};
+    weft_status s = !path      ? weft_fail_memory(&why)
+                    : *m->file ? save(m, pictures, path, &why)
+                               : save_in_folder(m, run, pictures, path, &why);
+    if (!s)
+        weft_log_print(m->host->log, WEFT_LOG_INFO,
+                       "latents of %" PRId64 " picture%s in %s, %.2f s", m->n, m->n == 1 ? "" : "s",
+                       path, seconds);
+    else if (!m->host->no_data)
+        weft_log_print(m->host->log, WEFT_LOG_WARN, "[images] %s", weft_error_text(&why));
+    else
+        weft_fail(err, s, weft_params_where(m->host->params, "file"), "[images] %s",
+                  weft_error_text(&why));
+    weft_error_release(&why);
+    weft_free(path);
+    return m->host->no_data ? s : WEFT_OK;
+}
+
+static weft_status write(void *self, const weft_run_view *run, weft_error *err)
+{
+    images *m = self;
+    const double begin = weft_now();
+    const int64_t n = m->n * images_points(&m->model);
+    double *pictures = weft_alloc((size_t)n * sizeof *pictures);
+    float *stored = weft_alloc((size_t)n * sizeof *stored);
+    weft_status s = pictures && stored ? images_make(m, run, pictures, err) : weft_fail_memory(err);
+    for (int64_t i = 0; i < n && !s; i++)
+        stored[i] = (float)pictures[i];
+    if (!s && run->rank == 0)
+        s = save_or_warn(m, run, stored, weft_now() - begin, err);
+    weft_free(pictures);
+    weft_free(stored);
+    return s;
+}
+
+static const weft_generator generator = {
+    .size = sizeof(weft_generator), .want = want, .fields = fields, .rows = rows, .write = write};
+
+/* ---- the plugin ---- */
+
+static weft_status create(void *self, weft_error *err)
+{
+    images *m = self;
+    const weft_params *p = m->host->params;
+    weft_status s = WEFT_OK;
+    m->seed = (uint64_t)(weft_params_is(p, "seed", "auto") ? weft_params_int(m->host->train, "seed")
+                                                           : weft_params_int(p, "seed"));
+    if (weft_params_is(p, "guidance", "auto"))
+        m->guidance = 3.5;
+    if (m->cfg != 1 && !weft_params_given(p, "empty") && !m->host->no_data)
+        s = weft_fail(err, WEFT_ERR_INPUT, weft_params_where(p, "cfg"),
+                      "[images] cfg needs `empty`: a file with the embeddings of an empty text");
+    if (!weft_params_given(p, "prompts") && !m->host->no_data)
+        s = weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
+                      "[images] needs `prompts`: a file with the embeddings of texts");
+    return s;
+}
+
+static weft_status open_files(void *self, weft_error *err)
+{
+    images *m = self;
+    weft_status s = WEFT_OK;
+    if (!*m->file && !m->host->dir)
+        s = weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
+                      "[images] has nowhere to write to: set [weft] dir, or [images] file");
+    weft_status one = images_open_prompts(m, err);
+    s = s ? s : one;
+    one = !s && m->model.rows ? images_check_sizes(m, err) : WEFT_OK;
+    return s ? s : one;
+}
+
+static void close_files(void *self)
+{
+    images_close_prompts(self);
+}
+
+static const char *const needs[] = {"model", NULL};
+static const weft_contribution contributions[] = {
+    {.kind = WEFT_SERVICE, .service = "generator", .table = &generator},
+    {.kind = WEFT_PASS,
+     .stage = WEFT_STAGE_TABLE,
+     .modes = WEFT_IN_GENERATE,
+     .graph = look,
+     .needs = needs},
+    {.kind = WEFT_END},
+};
+
+WEFT_PLUGIN(images) = {
+    WEFT_PLUGIN_HEAD,
+    .name = "images",
+    .version = WEFT_VERSION,
+    .licence = "Apache-2.0",
+    .summary = "makes pictures with a model of rectified flow, as latents",
+    .numerics = WEFT_NUMERICS_BITWISE,
+    .params = params,
+    .self_size = WEFT_SELF(images),
+    .contributions = contributions,
+    .create = create,
+    .open = open_files,
+    .close = close_files,
+};
