@@ -223,6 +223,9 @@ weft_status weft_transfer_send(weft_run *run, const weft_lowered *l, const weft_
                                size_t bytes, void *place, weft_error *err);
 weft_status weft_transfer_recv(weft_run *run, const weft_lowered *l, const weft_instruction *in,
                                weft_error *err);
+/* Of a FETCH, before it begins: is it of a sum over micro-batches, and this the step's first? Each
+ * of them asks once. */
+bool weft_transfer_is_zero(weft_run *run, const weft_lowered *l, const weft_instruction *in);
 /* FETCH and EVICT; ARRIVE is an await. */
 weft_status weft_transfer_far(weft_run *run, const weft_lowered *l, const weft_instruction *in,
                               weft_error *err);

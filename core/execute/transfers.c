@@ -141,6 +141,14 @@ weft_status weft_transfer_recv(weft_run *run, const weft_lowered *l, const weft_
     return s;
 }
 
+bool weft_transfer_is_zero(weft_run *run, const weft_lowered *l, const weft_instruction *in)
+{
+    struct weft_transfer *t = transfer_of(run, l, in);
+    const bool sum = in->node->ins[0]->kind == WEFT_STATE_STEP, zero = sum && t->next == 0;
+    t->next = sum ? (t->next + 1) % l->graph->config.sizes.micro_batches : 0;
+    return zero;
+}
+
 weft_status weft_transfer_far(weft_run *run, const weft_lowered *l, const weft_instruction *in,
                               weft_error *err)
 {

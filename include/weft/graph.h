@@ -96,6 +96,7 @@ typedef enum weft_state_kind {
     WEFT_STATE_HISTORY,   /* numbers of steps that are done: maxima, counts */
     WEFT_STATE_BUFFER,    /* belongs to the model as parameters do, but has no gradient: a bias */
     WEFT_STATE_CACHE, /* the core's own, of graphs that write text: keys and values; not saved */
+    WEFT_STATE_STEP,  /* the core's own: where in far memory lies what a step makes; not saved */
     WEFT_STATE_KINDS
 } weft_state_kind;
 

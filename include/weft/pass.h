@@ -130,7 +130,12 @@ int weft_gradient_reads(const weft_node *n, const bool *wanted, weft_value **lis
 /* Ordered stage, in every mode: these parameters and states lie in far memory (weft_far) between
  * their uses. Whoever reads one reads what is fetched for its block, where the block `ahead` of it
  * begins; what it becomes is evicted. Nothing of it is anywhere else, on any mesh each rank's part
- * by itself; no number changes. */
+ * by itself; no number changes.
+ *
+ * In training, so may sums over micro-batches (not maxima), and what is made of them when the last
+ * is done: each is evicted where it is made, and fetched for whoever reads it in another block or
+ * part. Of several micro-batches each fetches a sum, adds to it, and evicts it; one of which a part
+ * is made in an earlier program stays where it is. */
 void weft_put_far(weft_graph *g, weft_value *const *list, int n, int64_t ahead);
 
 /* Ordered stage: of the backward of these stages (one flag each), what can wait goes from part B to

@@ -18,9 +18,11 @@ static void count(const weft_lowered *l, const weft_roofline *r, traffic *t)
     for (int a = 0; a < l->n_programs; a++)
         for (int i = 0; i < l->programs[a].n; i++) {
             const weft_instruction *in = &l->programs[a].list[i];
-            const double times = weft_part_is_micro(l->programs[a].part) ? repeats : 1,
+            const bool far = in->kind == WEFT_FETCH || in->kind == WEFT_EVICT,
+                       sum = in->kind == WEFT_FETCH &&
+                             in->node->ins[0]->kind == WEFT_STATE_STEP; /* begins with nothing */
+            const double times = weft_part_is_micro(l->programs[a].part) ? repeats - sum : 1,
                          s = times * weft_roofline_cost(r, l, in).seconds;
-            const bool far = in->kind == WEFT_FETCH || in->kind == WEFT_EVICT;
             if (far)
                 *(in->kind == WEFT_FETCH ? &t->read : &t->written) +=
                     times * (double)weft_tensor_count(&in->tensors[0]) *

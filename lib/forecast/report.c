@@ -665,9 +665,11 @@ static void add_boundaries(const weft_lowered *l, const weft_program *p, int i, 
 
 static void print_program(const weft_lowered *l, const weft_program *p, weft_text *text)
 {
-    static const char *const bases[] = {"none", "arena", "state", "input", "step", "cache", "slot"},
-                             *const kinds[] = {"",        "zero_fill", "copy", "collective",
-                                               "observe", "send",      "recv", "await"};
+    static const char *const bases[WEFT_BASES] = {"none", "arena", "state", "input",
+                                                  "step", "cache", "far",   "slot"},
+                             *const kinds[] = {"",        "zero_fill", "copy",  "collective",
+                                               "observe", "send",      "recv",  "await",
+                                               "fetch",   "evict",     "arrive"};
     weft_columns c;
     weft_columns_init(&c, "rlll");
     for (int i = 0; i < p->n; i++) {

@@ -24,7 +24,8 @@ typedef struct search {
  * step's end, and before transforms. */
 static const weft_value *sum_so_far(const weft_value *v)
 {
-    while (v && v->node->steps && v->node->scope == WEFT_STEP_END)
+    while (v && ((v->node->steps && v->node->scope == WEFT_STEP_END) ||
+                 weft_node_is(v->node, WEFT_OP_FETCH)))
         v = v->node->ins[0];
     return v;
 }

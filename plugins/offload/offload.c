@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Parameters and optimizer state lie in far memory between their uses (service "far"): a pass says
- * which, and the core fetches and evicts them. A review holds the plan to a limit. */
+/* Parameters, optimizer state and gradients lie in far memory between their uses (service "far"): a
+ * pass says which, and the core fetches and evicts them. A review holds the plan to a limit. */
 #include <fnmatch.h>
 #include <string.h>
 #include <weft/review.h>
@@ -13,6 +13,7 @@ enum { STATE_MOMENTS, STATE_ALL, STATE_NONE };
 typedef struct offload {
     const weft_host *host;
     int state;
+    bool gradients;
     int64_t prefetch, least;
     const char *memory;
     double limit; /* bytes; 0: none */
@@ -26,6 +27,11 @@ static const weft_param params[] = {
      .choices = states,
      .help = "What lies far between its uses: moments, the optimizer's state and averages; all, "
              "parameters, too; none."},
+    {.name = "gradients",
+     WEFT_BOOL(offload, gradients),
+     .value = "no",
+     .help = "Gradients lie far, too, from where they are made to where they are used; of several "
+             "micro-batches each fetches the sums so far, adds to them, and evicts them."},
     {.name = "memory",
      WEFT_TEXT(offload, memory),
      .help = "Bytes that may be planned for a rank, as 8 GiB; a run that needs more is refused, "
@@ -41,7 +47,8 @@ static const weft_param params[] = {
      .type = WEFT_PARAM_STRING,
      .flags = WEFT_PARAM_LIST,
      .value = "*",
-     .help = "Patterns (*, ?, [a-z]) of names of parameters; they and their moments may lie far."},
+     .help = "Patterns (*, ?, [a-z]) of names of parameters; they, their moments and gradients may "
+             "lie far."},
     {.name = "least",
      WEFT_INT(offload, least),
      .value = "1048576",
@@ -83,21 +90,72 @@ static bool is_named(const char *pattern, const weft_node *n)
     return matches(pattern, n->outs[0]->name, weft_node_is(n, WEFT_OP_STATE));
 }
 
-static bool is_chosen(const offload *self, const weft_graph *g, const weft_node *n, int state)
+static bool is_any_named(const offload *self, const weft_node *n)
 {
-    const weft_params *keys = self->host->params;
-    const weft_value *v = n->n_outs ? n->outs[0] : NULL;
-    const bool parameter = weft_node_is(n, WEFT_OP_PARAMETER);
-    if (state == STATE_NONE ||
-        (!parameter && (!weft_node_is(n, WEFT_OP_STATE) || v->kind > WEFT_STATE_AVERAGE)))
-        return false;
-    if ((parameter && state != STATE_ALL) || weft_value_part_bytes(g, v) < self->least)
-        return false;
     const char *pattern;
-    for (int i = 0; (pattern = weft_params_word(keys, "only", i)); i++)
+    for (int i = 0; (pattern = weft_params_word(self->host->params, "only", i)); i++)
         if (is_named(pattern, n))
             return true;
     return false;
+}
+
+/* What lies far: as the keys say, or all that can. */
+typedef struct choice {
+    const offload *self;
+    weft_graph *g;
+    int state;
+    bool gradients;
+    weft_value **list; /* room for as many as the graph has */
+    int n;
+} choice;
+
+static void choose(choice *c, weft_value *v)
+{
+    int i = 0;
+    while (i < c->n && c->list[i] != v) /* of tied tables it is found twice */
+        i++;
+    if (i == c->n && weft_value_part_bytes(c->g, v) >= c->self->least)
+        c->list[c->n++] = v;
+}
+
+static bool is_chosen(const choice *c, const weft_node *n)
+{
+    if (weft_node_is(n, WEFT_OP_PARAMETER))
+        return c->state == STATE_ALL && is_any_named(c->self, n);
+    return c->state != STATE_NONE && weft_node_is(n, WEFT_OP_STATE) &&
+           n->outs[0]->kind <= WEFT_STATE_AVERAGE && is_any_named(c->self, n);
+}
+
+static bool is_read_later(const weft_value *v)
+{
+    int i = 0;
+    while (i < v->n_uses && v->uses[i].node->part == v->node->part)
+        i++;
+    return i < v->n_uses;
+}
+
+/* A parameter's gradient, and the sums over micro-batches that it is made of. */
+static void choose_gradients(choice *c, weft_value *v)
+{
+    const weft_node *n = v->node;
+    const bool sums = weft_node_is(n, WEFT_OP_ACCUMULATES);
+    if (n->scope != WEFT_STEP_END && !sums)
+        return;
+    if (is_read_later(v) && !weft_node_is(n, WEFT_OP_MAX))
+        choose(c, v);
+    for (int i = 0; i < n->n_ins && !sums; i++)
+        choose_gradients(c, n->ins[i]);
+}
+
+static void choose_all(choice *c)
+{
+    weft_value *p;
+    for (const weft_node *n = weft_graph_first(c->g); n; n = n->next)
+        if (is_chosen(c, n))
+            choose(c, n->outs[0]);
+    for (int i = 0; c->gradients && (p = weft_graph_parameter(c->g, i)); i++)
+        if (p->gradient && is_any_named(c->self, p->node))
+            choose_gradients(c, p->gradient);
 }
 
 /* A pattern that speaks of nothing is a slip of the pen. */
@@ -118,47 +176,55 @@ static void check_patterns(const offload *self, weft_graph *g)
     }
 }
 
-static void note(const offload *self, weft_graph *g, weft_value *const *list, int n)
+static void note(const choice *c)
 {
+    const offload *self = c->self;
     double bytes = 0;
-    weft_text text = {0};
-    for (int i = 0; i < n; i++)
-        bytes += (double)weft_value_part_bytes(g, list[i]);
+    int gradients = 0;
+    weft_text text = {0}, also = {0};
+    for (int i = 0; i < c->n; i++) {
+        bytes += (double)weft_value_part_bytes(c->g, c->list[i]);
+        gradients += !weft_node_is(c->list[i]->node, WEFT_OP_PARAMETER | WEFT_OP_STATE);
+    }
+    if (gradients)
+        weft_text_print(&also, ", and %d gradients", gradients);
     weft_print_bytes(&text, bytes);
-    weft_graph_note(g, "%d parameters and states, %s in all ranks' largest parts, lie far%s", n,
-                    weft_text_get(&text),
-                    n == 0 && self->least > 0 ? "; what a rank holds fewer bytes of than [offload] "
-                                                "least stays where it is"
-                                              : "");
-    if (n == 0 && self->least > 0)
-        weft_warn(self->host, weft_params_where(self->host->params, "state"),
-                  "offload: nothing lies far: no parameter or state that `state` and `only` name "
-                  "has the %lld bytes on a rank that [offload] least asks for",
-                  (long long)self->least);
+    weft_graph_note(c->g, "%d parameters and states%s, %s in all ranks' largest parts, lie far%s",
+                    c->n - gradients, weft_text_get(&also), weft_text_get(&text),
+                    c->n == 0 && self->least > 0
+                        ? "; what a rank holds fewer bytes of than [offload] least stays where it "
+                          "is"
+                        : "");
+    if (c->n == 0 && self->least > 0)
+        weft_warn(
+            self->host, weft_params_where(self->host->params, "state"),
+            "offload: nothing lies far: nothing that `state`, `gradients` and `only` name has "
+            "the %lld bytes on a rank that [offload] least asks for",
+            (long long)self->least);
+    weft_text_release(&also);
     weft_text_release(&text);
 }
 
 static void put_far(void *self_, weft_graph *g)
 {
     const offload *self = self_;
-    const int state = weft_asked(self->host, "offload state") ? STATE_ALL : self->state;
-    int n = 0;
-    check_patterns(self, g);
-    for (const weft_node *at = weft_graph_first(g); at; at = at->next)
-        n += is_chosen(self, g, at, state);
-    weft_value **list = weft_alloc_zero((size_t)n + 1, sizeof *list);
-    if (!list) {
+    const bool all = weft_asked(self->host, "offload state"),
+               train = weft_graph_mode(g) == WEFT_MODE_TRAIN;
+    choice c = {.self = self,
+                .g = g,
+                .state = all ? STATE_ALL : self->state,
+                .gradients = train && (all || self->gradients),
+                .list = weft_alloc_zero((size_t)weft_graph_values(g) + 1, sizeof *c.list)};
+    if (!c.list) {
         weft_fail_memory(weft_graph_error(g));
         return;
     }
-    n = 0;
-    for (const weft_node *at = weft_graph_first(g); at; at = at->next)
-        if (is_chosen(self, g, at, state))
-            list[n++] = at->outs[0];
-    weft_put_far(g, list, n, self->prefetch);
-    if (weft_graph_mode(g) == WEFT_MODE_TRAIN && state != STATE_NONE)
-        note(self, g, list, n);
-    weft_free(list);
+    check_patterns(self, g);
+    choose_all(&c);
+    weft_put_far(g, c.list, c.n, self->prefetch);
+    if (train && (c.state != STATE_NONE || c.gradients))
+        note(&c);
+    weft_free(c.list);
 }
 
 /* ---- the limit ---- */
@@ -168,15 +234,17 @@ static weft_status refuse(const offload *self, int64_t needs, int64_t with_all, 
     weft_text all = {0}, now = {0};
     weft_print_bytes(&now, (double)needs);
     if (with_all > 0 && with_all < needs) {
-        weft_text_add(&all, ", and with state = all ");
+        weft_text_add(&all, ", and with state = all and gradients = yes ");
         weft_print_bytes(&all, (double)with_all);
     }
     weft_status s = weft_fail(
         err, WEFT_ERR_INPUT, weft_params_where(self->host->params, "memory"),
         "[offload] memory = %s is too little: the rank that needs most is planned to hold %s with "
-        "state = %s%s; give the least of these, or take more ranks, ac, or a smaller [train] "
+        "state = %s and gradients = %s%s; give the least of these, or take more ranks, ac, or a "
+        "smaller [train] "
         "micro_batch",
-        self->memory, weft_text_get(&now), states[self->state], weft_text_get(&all));
+        self->memory, weft_text_get(&now), states[self->state], self->gradients ? "yes" : "no",
+        weft_text_get(&all));
     weft_text_release(&all);
     weft_text_release(&now);
     return s;
@@ -204,13 +272,18 @@ static weft_status review(void *self_, weft_plan *plan, weft_error *err)
     self->over = most;
     if ((double)most <= self->limit)
         return WEFT_OK;
-    return self->state == STATE_ALL ? refuse(self, most, 0, err)
-                                    : weft_plan_ask(plan, "offload state", "all", err);
+    return self->state == STATE_ALL && self->gradients
+               ? refuse(self, most, 0, err)
+               : weft_plan_ask(plan, "offload state", "all", err);
 }
 
 static const char *const needs[] = {"far", NULL};
 static const weft_contribution contributions[] = {
-    {.kind = WEFT_PASS, .stage = WEFT_STAGE_ORDERED, .graph = put_far, .needs = needs},
+    {.kind = WEFT_PASS,
+     .stage = WEFT_STAGE_ORDERED,
+     .graph = put_far,
+     .needs = needs,
+     .after = "parts?"},
     {.kind = WEFT_REVIEW, .stage = WEFT_STAGE_ORDERED, .review = review},
     {.kind = WEFT_END},
 };
@@ -220,7 +293,7 @@ WEFT_PLUGIN(offload) = {
     .name = "offload",
     .version = WEFT_VERSION,
     .licence = "Apache-2.0",
-    .summary = "parameters and optimizer state lie in far memory between their uses",
+    .summary = "parameters, optimizer state and gradients lie in far memory between their uses",
     .numerics = WEFT_NUMERICS_BITWISE,
     .params = params,
     .contributions = contributions,

@@ -208,14 +208,15 @@ static void split_backward(void *self, weft_graph *g)
 
 static const weft_schedule schedule = {sizeof schedule, pp_generate};
 
-static const char *const needs[] = {"model", NULL};
+static const char *const needs[] = {"model", NULL}, *const gives[] = {"parts", NULL};
 static const weft_contribution contributions[] = {
     {.kind = WEFT_AXIS, .axis = "pp", .degree = "degree"},
     {.kind = WEFT_PASS, .stage = WEFT_STAGE_GRAPH, .graph = set_stages, .needs = needs},
     {.kind = WEFT_PASS,
      .stage = WEFT_STAGE_ORDERED,
      .modes = WEFT_IN_TRAIN,
-     .graph = split_backward},
+     .graph = split_backward,
+     .gives = gives},
     {.kind = WEFT_SERVICE, .service = "schedule", .table = &schedule},
     {.kind = WEFT_REVIEW, .stage = WEFT_STAGE_GRAPH, .review = pp_auto_review},
     {.kind = WEFT_OBSERVER,

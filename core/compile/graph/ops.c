@@ -169,8 +169,8 @@ static const weft_op op_cast = {
 static const weft_op op_accumulate = {
     .name = "accumulate",
     .summary = "the sum of x over the step's micro-batches",
-    .rule = "* -> *",
-    .linear = "0",
+    .rule = "* ... -> *", /* a second: what those before have left, brought to where it is added */
+    .linear = "all",
     .flags = WEFT_OP_ACCUMULATES,
     .plain = copy_plain,
 };
@@ -215,15 +215,17 @@ static const weft_op op_redistribute = {
 
 static const weft_op op_fetch = {
     .name = "fetch",
-    .summary = "a parameter or state that lies in far memory, brought to where it is read",
+    .summary = "what lies in far memory, brought to where it is read",
     .rule = "* -> *",
+    .linear = "0",
     .flags = WEFT_OP_FETCH,
 };
 
 static const weft_op op_evict = {
     .name = "evict",
-    .summary = "what such a parameter or state becomes, on its way to far memory",
+    .summary = "what lies in far memory from here on, on its way there",
     .rule = "* -> *",
+    .linear = "0",
     .flags = WEFT_OP_EVICT,
 };
 

@@ -4,8 +4,8 @@
 
 #include <string.h>
 
-static const char *const kinds[WEFT_STATE_KINDS] = {"optimizer", "average", "history", "buffer",
-                                                    "cache"};
+static const char *const kinds[WEFT_STATE_KINDS] = {"optimizer", "average", "history",
+                                                    "buffer",    "cache",   "step"};
 
 const char *weft_state_kind_name(weft_state_kind kind)
 {

@@ -491,10 +491,11 @@ static weft_status check_far(check *c, const weft_node *n)
     const bool fetch = weft_node_is(n, WEFT_OP_FETCH);
     for (int i = 0; i < n->n_ins; i++) {
         const weft_value *v = n->ins[i];
+        const bool away = weft_node_is(v->node, WEFT_OP_EVICT);
         const bool kept = weft_node_is(v->node, WEFT_OP_PARAMETER | WEFT_OP_STATE);
-        if (fetch && (!kept || v->kind == WEFT_STATE_CACHE))
-            return wrong(c, n, "fetches what is no parameter or state: ", v->name);
-        if (!fetch && kept && weft_value_is_far(v))
+        if (fetch && !away && (!kept || v->kind == WEFT_STATE_CACHE))
+            return wrong(c, n, "fetches what is no parameter or state, nor evicted: ", v->name);
+        if (!fetch && (away || (kept && weft_value_is_far(v))))
             return wrong(c, n, "reads what lies in far memory, without a fetch: ", v->name);
     }
     return WEFT_OK;

@@ -64,6 +64,8 @@ static bool runs_backward(const weft_node *n)
 static weft_part part_of(const weft_graph *g, const weft_node *n)
 {
     bool train = g->config.mode == WEFT_MODE_TRAIN;
+    if (weft_node_is(n, WEFT_OP_EVICT) && n->outs[0]->update_of->kind == WEFT_STATE_STEP)
+        return n->ins[0]->node->part; /* it makes room there */
     switch (n->scope) {
     case WEFT_MICRO_BATCH:
         return n->part == WEFT_PART_W      ? WEFT_PART_W /* somebody has put it there */

@@ -182,15 +182,17 @@ static weft_status add_result(weft_compiler *c, weft_node *n, int r, int p)
     return WEFT_OK;
 }
 
-/* The accumulator lives from before the first micro-batch on, and is read when all are done; the
- * chain of sums that grows in it shares it. */
+/* The accumulator lives from before the first micro-batch on, and is read when all are done; in far
+ * memory between them, from where it is fetched on. The chain of sums that grows in it shares it.
+ */
 static weft_status add_accumulator(weft_compiler *c, weft_node *n)
 {
     weft_value *v = n->outs[0];
     int begun = weft_compiler_end(c, WEFT_PART_BEGIN), first = begun > 0 ? begun - 1 : 0;
+    const bool comes = n->n_ins > 1;
     weft_buffer b = {.base = WEFT_BASE_ARENA,
                      .bytes = weft_nominal_bytes(c->g, v),
-                     .first = first,
+                     .first = comes ? c->position[n->ins[1]->node->id] : first,
                      .last = c->last_use[v->id],
                      .kind = v->n_dims ? WEFT_CLASS_GRADIENT : WEFT_CLASS_TEMPORARY,
                      .value = v};
@@ -198,6 +200,8 @@ static weft_status add_accumulator(weft_compiler *c, weft_node *n)
     if (i < 0)
         return WEFT_ERR_MEMORY;
     c->l->buffer_of[v->id] = i;
+    if (comes)
+        c->l->buffer_of[n->ins[1]->id] = i;
     if (!c->fused[n->id])
         return WEFT_OK;
     weft_value *x = n->ins[0];

@@ -167,11 +167,13 @@ static weft_status find_sets(grouper *g, int lo, int hi)
     return s;
 }
 
-/* Is it what adds a set's reduction to the step's totals, which nothing here reads? If that goes on
- * beside the computation, it is done when the next one begins, and no block need wait for it. */
+/* Is it what adds a set's reduction to the step's totals, which nothing here reads, or evicts one?
+ * If that goes on beside the computation, it is done when the next one begins, and no block need
+ * wait for it. */
 static bool can_wait(const grouper *g, const weft_node *n)
 {
-    const weft_node *made = weft_node_accumulates(n) ? n->ins[0]->node : NULL;
+    const weft_node *total = weft_node_is(n, WEFT_OP_EVICT) ? n->ins[0]->node : n;
+    const weft_node *made = weft_node_accumulates(total) ? total->ins[0]->node : NULL;
     return made && g->inside[made->id] && g->of[made->id] && !g->of[made->id]->gather &&
            weft_compile_goes_beside(g->c, made);
 }

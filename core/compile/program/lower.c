@@ -189,6 +189,10 @@ static weft_status add_awaits(weft_compiler *c, weft_program *program, const wef
     const weft_node *sum = c->adds[n->id] ? n->outs[0]->uses[0].node : NULL;
     if (sum && weft_node_is(sum, WEFT_OP_ADD)) /* it adds to what comes */
         s = s ? s : add_await_of(c, program, sum->ins[weft_compile_total(c, sum)], position);
+    while (sum && weft_node_is(sum, WEFT_OP_ADD) && c->fused[sum->id])
+        sum = sum->outs[0]->uses[0].node;
+    if (sum && weft_node_accumulates(sum) && sum->n_ins > 1)
+        s = s ? s : add_await_of(c, program, sum->ins[1], position);
     return s;
 }
 
@@ -294,7 +298,8 @@ static weft_status add_compute(weft_compiler *c, weft_node *n, int position)
         return s;
     }
     in->accumulate = c->adds[n->id] || (c->repeats && weft_node_accumulates(n));
-    weft_status s = fill(c, in, n, n->n_ins, n->ins, n->n_outs, n->outs);
+    const int n_ins = weft_node_accumulates(n) ? 1 : n->n_ins; /* the second is where it adds */
+    weft_status s = fill(c, in, n, n_ins, n->ins, n->n_outs, n->outs);
     for (int i = 0; i < n->n_outs; i++)
         in->fetch = in->fetch || (n->outs[i]->fetch && !weft_node_accumulates(n));
     if (s)
@@ -344,7 +349,7 @@ static weft_status begin_totals(weft_compiler *c)
     weft_program *begin = weft_lowered_program(c->l, WEFT_PART_BEGIN, 0);
     for (int p = 0; p < c->n && !s && c->repeats; p++) {
         weft_node *n = c->order[p];
-        if (!weft_node_accumulates(n))
+        if (!weft_node_accumulates(n) || n->n_ins > 1)
             continue;
         weft_instruction *in = append(c, begin, begin->to > 0 ? begin->to - 1 : 0);
         if (!in)

@@ -105,14 +105,21 @@ static weft_status add(weft_states *states, const weft_graph *g, weft_value *v, 
                : weft_fail_memory(err);
 }
 
+static bool is_of_step(const weft_node *n)
+{
+    return weft_node_is(n, WEFT_OP_STATE) && n->outs[0]->kind == WEFT_STATE_STEP;
+}
+
 /* Parameters and what a checkpoint holds beside them, or caches. */
 static weft_status init(weft_states *states, const weft_graph *g, const int *coord, bool caches,
                         int64_t alignment, weft_error *err)
 {
     memset(states, 0, sizeof *states);
     states->alignment = alignment;
-    states->list = weft_pool_alloc(&states->pool, ((size_t)(g->n_parameters + g->n_states) + 1) *
-                                                      sizeof *states->list);
+    size_t most = (size_t)(g->n_parameters + g->n_states) + 1;
+    for (const weft_node *n = g->first; n; n = n->next)
+        most += is_of_step(n);
+    states->list = weft_pool_alloc(&states->pool, most * sizeof *states->list);
     if (!states->list)
         return weft_fail_memory(err);
     weft_status s = WEFT_OK;
@@ -121,6 +128,11 @@ static weft_status init(weft_states *states, const weft_graph *g, const int *coo
     for (int i = 0; !s && i < g->n_states; i++)
         if ((g->states[i]->kind == WEFT_STATE_CACHE) == caches)
             s = add(states, g, g->states[i], coord, err);
+    const int kept = states->n;
+    for (const weft_node *n = g->first; n && !s && !caches; n = n->next)
+        if (is_of_step(n))
+            s = add(states, g, n->outs[0], coord, err);
+    states->n = kept; /* the others have places alone */
     return s;
 }
 

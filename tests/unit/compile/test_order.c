@@ -40,6 +40,12 @@ static const sample samples[] = {
      "[tp]\ndegree = 2\n[cpu]\nqueues = adversarial\n[offload]\nstate = all\nleast = 0\n", 4},
     {"llama3 later local pp fsdp adamw disk offload", /* planned, and no run's */
      "[pp]\ndegree = 2\n[offload]\nstate = all\nleast = 0\nprefetch = 2\n", 4},
+    {"llama3 later local fsdp adamw disk offload",
+     "[offload]\nstate = none\ngradients = yes\nleast = 0\nprefetch = 2\n", 2},
+    {"llama3 later local pp adamw disk offload",
+     "[pp]\ndegree = 2\nschedule = zbv\n[offload]\ngradients = yes\nleast = 0\n", 2},
+    {"llama3 cpu local fsdp adamw disk offload",
+     "[cpu]\nqueues = adversarial\n[offload]\nstate = all\ngradients = yes\nleast = 0\n", 2},
 };
 
 static void start(plan_run *p, const sample *s, int rank)
@@ -169,7 +175,7 @@ static void test_arrivals(void **state)
     (void)state;
     plan_run p;
     int found = 0, tried = 0;
-    start(&p, &samples[sizeof samples / sizeof samples[0] - 2], 0);
+    start(&p, &samples[sizeof samples / sizeof samples[0] - 1], 0);
     weft_lowered *l = p.plan->lowered[WEFT_MODE_TRAIN];
     for (int a = 0; a < l->n_programs; a++)
         for (int i = 0; i < l->programs[a].n; i++) {
