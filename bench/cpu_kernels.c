@@ -232,6 +232,13 @@ static void elementwise(weft_dtype t)
         run(&b);
     b = (bench){.op = "rms_norm_dw", .note = "4 x 1024 x 768"};
     IN(&b, t, 1, B, S, E), IN(&b, t, 1, B, S, E), OUT(&b, WEFT_F32, 1, E), run(&b);
+    b = (bench){.op = "head_norm", .note = "16 x 96 x 4 x 32"};
+    IN(&b, t, 32, 16, 96, 128), IN(&b, WEFT_F32, 1, 32), OUT(&b, t, 32, 16, 96, 128), run(&b);
+    b = (bench){.op = "head_norm_dx", .note = "16 x 96 x 4 x 32"};
+    IN(&b, t, 32, 16, 96, 128), IN(&b, WEFT_F32, 1, 32), IN(&b, t, 32, 16, 96, 128),
+        OUT(&b, t, 32, 16, 96, 128), run(&b);
+    b = (bench){.op = "head_norm_dw", .note = "16 x 96 x 4 x 32"};
+    IN(&b, t, 32, 16, 96, 128), IN(&b, t, 32, 16, 96, 128), OUT(&b, WEFT_F32, 1, 32), run(&b);
     b = (bench){.op = "rope", .note = "4 x 1024 x 12 x 64"};
     IN(&b, t, 64, B, S, E), IN(&b, WEFT_F32, 1, B, S, 64), OUT(&b, t, 64, B, S, E), run(&b);
     b = (bench){.op = "silu_mul", .note = "4 x 1024 x 2048"};

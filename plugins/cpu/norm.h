@@ -48,10 +48,42 @@ static moments row_moments(const weft_tensor *x, int64_t row, int64_t width, flo
     return m;
 }
 
-static void norm_row(const weft_call *call, int64_t row, int64_t width, float eps, bool centred)
+/* Of a narrow line the root takes longer than all else, so several lines' are drawn at once. */
+enum { NORM_GROUP = 8 };
+
+static int64_t group_of(int64_t width, bool centred)
+{
+    return !centred && width <= CPU_BLOCK ? NORM_GROUP : 1;
+}
+
+/* Of n rows, a group at most: the bits of row_moments. */
+static void group_moments(const weft_tensor *x, int64_t row, int64_t n, int64_t width, float eps,
+                          bool centred, moments m[NORM_GROUP])
+{
+    float buffer[CPU_BLOCK];
+    double squares[NORM_GROUP] = {0.0};
+    if (group_of(width, centred) == 1) {
+        m[0] = row_moments(x, row, width, eps, centred);
+        return;
+    }
+    for (int64_t r = 0; r < n; r++) {
+        const float *p = load(x, (row + r) * width, width, buffer);
+        float part = 0.0f;
+#pragma omp simd reduction(+ : part)
+        for (int64_t i = 0; i < width; i++)
+            part += p[i] * p[i];
+        squares[r] = (double)part;
+    }
+#pragma omp simd
+    for (int r = 0; r < NORM_GROUP; r++)
+        squares[r] = 1.0 / sqrt(squares[r] / (double)width + (double)eps);
+    for (int r = 0; r < NORM_GROUP; r++)
+        m[r] = (moments){0.0f, (float)squares[r]};
+}
+
+static void norm_row(const weft_call *call, int64_t row, int64_t width, moments m, bool centred)
 {
     float x[CPU_BLOCK], w[CPU_BLOCK], bias[CPU_BLOCK], y[CPU_BLOCK];
-    moments m = row_moments(&call->ins[0], row, width, eps, centred);
     for (int64_t e = 0; e < width; e += CPU_BLOCK) {
         int64_t n = least(CPU_BLOCK, width - e);
         const float *px = load(&call->ins[0], row * width + e, n, x),
@@ -72,10 +104,16 @@ static void norm_row(const weft_call *call, int64_t row, int64_t width, float ep
 static weft_status norm(const weft_call *call, norm_kind kind)
 {
     const norm_lines lines = norm_lines_of(&call->ins[0], kind);
+    const int64_t group = group_of(lines.width, kind == NORM_LAYER);
     float eps = (float)weft_call_real(call, "eps");
 #pragma omp parallel for schedule(static) num_threads(team(call, lines.n *lines.width))
-    for (int64_t row = 0; row < lines.n; row++)
-        norm_row(call, row, lines.width, eps, kind == NORM_LAYER);
+    for (int64_t row = 0; row < lines.n; row += group) {
+        const int64_t n = least(group, lines.n - row);
+        moments m[NORM_GROUP];
+        group_moments(&call->ins[0], row, n, lines.width, eps, kind == NORM_LAYER, m);
+        for (int64_t r = 0; r < n; r++)
+            norm_row(call, row + r, lines.width, m[r], kind == NORM_LAYER);
+    }
     return WEFT_OK;
 }
 
@@ -99,10 +137,9 @@ static weft_status launch_head_norm(const weft_call *call, weft_error *err)
 
 /* ---- x, w, dy -> r (g - mean(g) - x^ mean(g x^)), g = dy w; mean(g) only if centred ---- */
 
-static void norm_dx_row(const weft_call *call, int64_t row, int64_t width, float eps, bool centred)
+static void norm_dx_row(const weft_call *call, int64_t row, int64_t width, moments m, bool centred)
 {
     float x[CPU_BLOCK], w[CPU_BLOCK], dy[CPU_BLOCK], dx[CPU_BLOCK];
-    moments m = row_moments(&call->ins[0], row, width, eps, centred);
     double g_sum = 0.0, gx_sum = 0.0;
     for (int64_t e = 0; e < width; e += CPU_BLOCK) {
         int64_t n = least(CPU_BLOCK, width - e), at = row * width + e;
@@ -134,10 +171,16 @@ static void norm_dx_row(const weft_call *call, int64_t row, int64_t width, float
 static weft_status norm_dx(const weft_call *call, norm_kind kind)
 {
     const norm_lines lines = norm_lines_of(&call->ins[2], kind);
+    const int64_t group = group_of(lines.width, kind == NORM_LAYER);
     float eps = (float)weft_call_real(call, "eps");
 #pragma omp parallel for schedule(static) num_threads(team(call, lines.n *lines.width))
-    for (int64_t row = 0; row < lines.n; row++)
-        norm_dx_row(call, row, lines.width, eps, kind == NORM_LAYER);
+    for (int64_t row = 0; row < lines.n; row += group) {
+        const int64_t n = least(group, lines.n - row);
+        moments m[NORM_GROUP];
+        group_moments(&call->ins[0], row, n, lines.width, eps, kind == NORM_LAYER, m);
+        for (int64_t r = 0; r < n; r++)
+            norm_dx_row(call, row + r, lines.width, m[r], kind == NORM_LAYER);
+    }
     return WEFT_OK;
 }
 
@@ -185,11 +228,9 @@ static void add_parts(const weft_call *call, int64_t parts, int64_t width)
         add_parts_block(call, parts, width, i * CPU_BLOCK, least(CPU_BLOCK, width - i * CPU_BLOCK));
 }
 
-static void add_dw_row(const weft_call *call, int64_t row, int64_t width, float eps, bool centred,
-                       double *sum)
+static void add_dw_row(const weft_call *call, int64_t row, int64_t width, moments m, double *sum)
 {
     float x[CPU_BLOCK], dy[CPU_BLOCK];
-    moments m = row_moments(&call->ins[0], row, width, eps, centred);
     for (int64_t e = 0; e < width; e += CPU_BLOCK) {
         int64_t n = least(CPU_BLOCK, width - e), at = row * width + e;
         const float *px = load(&call->ins[0], at, n, x), *pd = load(&call->ins[1], at, n, dy);
@@ -205,14 +246,21 @@ static weft_status norm_dw(const weft_call *call, norm_kind kind, weft_error *er
     if (s)
         return s;
     const norm_lines lines = norm_lines_of(&call->ins[1], kind);
-    int64_t rows = lines.n, width = lines.width, parts = least(rows, CPU_PARTS);
+    int64_t rows = lines.n, width = lines.width, parts = least(rows, CPU_PARTS),
+            group = group_of(width, kind == NORM_LAYER);
     float eps = (float)weft_call_real(call, "eps");
     double *sums = call->workspace;
 #pragma omp parallel for schedule(static) num_threads(team(call, rows *width))
     for (int64_t part = 0; part < parts; part++) {
         memset(sums + part * width, 0, (size_t)width * sizeof *sums);
-        for (int64_t row = part * rows / parts; row < (part + 1) * rows / parts; row++)
-            add_dw_row(call, row, width, eps, kind == NORM_LAYER, sums + part * width);
+        const int64_t end = (part + 1) * rows / parts;
+        for (int64_t row = part * rows / parts; row < end; row += group) {
+            const int64_t n = least(group, end - row);
+            moments m[NORM_GROUP];
+            group_moments(&call->ins[0], row, n, width, eps, kind == NORM_LAYER, m);
+            for (int64_t r = 0; r < n; r++)
+                add_dw_row(call, row + r, width, m[r], sums + part * width);
+        }
     }
     add_parts(call, parts, width);
     return WEFT_OK;
