@@ -25,7 +25,8 @@ typedef struct search {
 static const weft_value *sum_so_far(const weft_value *v)
 {
     while (v && ((v->node->steps && v->node->scope == WEFT_STEP_END) ||
-                 weft_node_is(v->node, WEFT_OP_FETCH)))
+                 weft_node_is(v->node, WEFT_OP_FETCH) ||
+                 (weft_node_is(v->node, WEFT_OP_EVICT) && v->node->part == WEFT_PART_STEP_END)))
         v = v->node->ins[0];
     return v;
 }
@@ -42,8 +43,16 @@ static weft_status is_finite(const search *f, const weft_value *v, bool *finite,
     return s;
 }
 
+/* What lies far is there when it is evicted; before, it is another step's. */
+static bool is_there(const weft_value *v, const weft_task *task)
+{
+    return v && (!weft_node_is(v->node, WEFT_OP_EVICT) ||
+                 (v->node->part == task->part && v->node->stage == task->stage));
+}
+
 /* parameter: the first whose gradient is not finite; -1: none. */
-static weft_status bad_gradient(const search *f, int64_t *parameter, weft_error *err)
+static weft_status bad_gradient(const search *f, const weft_task *task, int64_t *parameter,
+                                weft_error *err)
 {
     const weft_value *p;
     weft_status s = WEFT_OK;
@@ -51,7 +60,7 @@ static weft_status bad_gradient(const search *f, int64_t *parameter, weft_error 
     for (int i = 0; (p = weft_graph_parameter(f->g, i)) && !s && *parameter < 0; i++) {
         const weft_value *gradient = sum_so_far(p->summed);
         bool finite = true;
-        if (gradient)
+        if (is_there(gradient, task))
             s = is_finite(f, gradient, &finite, err);
         if (!finite)
             *parameter = i;
@@ -110,7 +119,7 @@ static weft_status look(void *self, const weft_task *task, weft_error *err)
     if ((task->part != WEFT_PART_B && task->part != WEFT_PART_W) || f->first.micro_batch >= 0)
         return WEFT_OK;
     weft_status s = is_finite(f, sum_so_far(f->loss), &finite, err);
-    s = s ? s : bad_gradient(f, &f->first.parameter, err);
+    s = s ? s : bad_gradient(f, task, &f->first.parameter, err);
     if (!finite || f->first.parameter >= 0)
         f->first.micro_batch = task->micro_batch;
     return s;
