@@ -136,13 +136,17 @@ static inline float times_power(float y, uint32_t whole)
     return y * from_bits((half - 1) << 23) * from_bits((whole - half - 1) << 23);
 }
 
-/* e^x within 2 ulp; NaN stays NaN. e^x = 2^n e^r with r in [-ln 2 / 2, ln 2 / 2]; the polynomial is
- * our own Chebyshev fit, error 1e-8. */
-static inline float exp1(float x)
+/* e^x = y 2^n with x in [-104, 89], y in [0.7, 1.42]. */
+typedef struct power {
+    float y;
+    uint32_t n; /* modulo 2^32 */
+} power;
+
+/* e^x = 2^n e^r with r in [-ln 2 / 2, ln 2 / 2]; the polynomial is our own Chebyshev fit, error
+ * 1e-8. */
+static inline power power_of(float x)
 {
     const float magic = 12582912.0f; /* 1.5 * 2^23: adding it rounds to an integer */
-    x = x < -104.0f ? -104.0f : x;
-    x = x > 89.0f ? 89.0f : x;
     float t = x * 1.44269504f + magic, n = t - magic;
     float r = x - n * 0.693359375f;
     r = r + n * 2.12194440e-4f;
@@ -151,7 +155,25 @@ static inline float exp1(float x)
     q = q * r + 0.04166655462787854f;
     q = q * r + 0.1666657699824294f;
     q = q * r + 0.5f;
-    return times_power(q * (r * r) + r + 1.0f, bits_of(t) - bits_of(magic) + 256u);
+    return (power){q * (r * r) + r + 1.0f, bits_of(t) - bits_of(magic)};
+}
+
+/* e^x within 2 ulp; NaN stays NaN. */
+static inline float exp1(float x)
+{
+    x = x < -104.0f ? -104.0f : x;
+    x = x > 89.0f ? 89.0f : x;
+    power p = power_of(x);
+    return times_power(p.y, p.n + 256u);
+}
+
+/* The same bits for x up to 88, but 0 below 2^-127, at two thirds of the time: with one factor,
+ * whose exponent of -127 is none at all. */
+static inline float exp_small1(float x)
+{
+    power p = power_of(x < -88.0f ? -88.0f : x);
+    int32_t exponent = (int32_t)(p.n + 127u);
+    return p.y * from_bits((uint32_t)(exponent > 255 ? 255 : exponent) << 23);
 }
 
 /* 2^x for x up to 127; 0 below 2^-126. Relative error 1e-7. */

@@ -37,16 +37,15 @@ static weft_status launch_max_v(const weft_call *call, weft_error *err)
     return WEFT_OK;
 }
 
-/* e^(logit - max), 0 for a logit of -inf whatever the maximum. */
-static inline float weight1(float logit, float max)
+/* What to take from logits before their exponentials: where all are -inf these are 0, too. */
+static inline float origin_of(float max)
 {
-    float e = exp1(logit - max);
-    return logit == -INFINITY ? 0.0f : e;
+    return max == -INFINITY ? 0.0f : max;
 }
 
 static float row_sumexp(const weft_tensor *logits, int64_t row, int64_t width, float max)
 {
-    float buffer[CPU_BLOCK];
+    float buffer[CPU_BLOCK], origin = origin_of(max);
     double sum = 0.0;
     for (int64_t v = 0; v < width; v += CPU_BLOCK) {
         int64_t n = least(CPU_BLOCK, width - v);
@@ -54,7 +53,7 @@ static float row_sumexp(const weft_tensor *logits, int64_t row, int64_t width, f
         float part = 0.0f;
 #pragma omp simd reduction(+ : part)
         for (int64_t i = 0; i < n; i++)
-            part += weight1(x[i], max);
+            part += exp_small1(x[i] - origin);
         sum += (double)part;
     }
     return (float)sum;
@@ -74,13 +73,13 @@ static weft_status launch_sumexp(const weft_call *call, weft_error *err)
 
 static void sumexp_dx_row(const weft_call *call, int64_t row, int64_t width, float max, float dy)
 {
-    float buffer[CPU_BLOCK], y[CPU_BLOCK];
+    float buffer[CPU_BLOCK], y[CPU_BLOCK], origin = origin_of(max);
     for (int64_t v = 0; v < width; v += CPU_BLOCK) {
         int64_t n = least(CPU_BLOCK, width - v);
         const float *x = load(&call->ins[0], row * width + v, n, buffer);
 #pragma omp simd
         for (int64_t i = 0; i < n; i++)
-            y[i] = dy * weight1(x[i], max);
+            y[i] = dy * exp_small1(x[i] - origin);
         store(&call->outs[0], row * width + v, n, y, call->accumulate);
     }
 }

@@ -94,6 +94,40 @@ static void test_exp_is_within_two_ulp(void **state)
     weft_free(y);
 }
 
+/* ---- loss: exponentials of logits less their maximum ---- */
+
+static void test_weights_of_logits_are_exponentials(void **state)
+{
+    enum { N = 100000, FAR = 5 };
+    static const float far[FAR] = {-88.1f, -1e4f, -1e9f, -3e38f, -INFINITY};
+    float *x = weft_alloc(N * sizeof *x), *y = weft_alloc(N * sizeof *y),
+          *e = weft_alloc(N * sizeof *e), zero = 0.0f, one = 1.0f;
+    (void)state;
+    assert_non_null(x);
+    assert_non_null(y);
+    assert_non_null(e);
+    for (int i = 0; i < N; i++)
+        x[i] = i < FAR ? far[i] : -87.3f * (float)(i - FAR) / (float)(N - FAR);
+    const weft_tensor row = {.data = x, .dtype = WEFT_F32, .n_dims = 2, .size = {1, N}},
+                      out = {.data = y, .dtype = WEFT_F32, .n_dims = 2, .size = {1, N}},
+                      ins[] = {row,
+                               {.data = &zero, .dtype = WEFT_F32, .n_dims = 1, .size = {1}},
+                               {.data = &one, .dtype = WEFT_F32, .n_dims = 1, .size = {1}}};
+    const weft_call call = {.n_ins = 3, .n_outs = 1, .ins = ins, .outs = &out, .threads = 1};
+    for (int isa = CPU_ISA_GENERIC; isa <= (int)cpu_isa_get(); isa++) {
+        const cpu_launchers *launchers = cpu_launchers_get((cpu_isa)isa);
+        assert_int_equal(launchers->sumexp_dx(&call, NULL), WEFT_OK);
+        launchers->exp(x, e, N);
+        for (int i = 0; i < N; i++)
+            if (y[i] != (i < FAR ? 0.0f : e[i]))
+                fail_msg("e^%.9g: %.9g, not %.9g (%s)", (double)x[i], (double)y[i],
+                         i < FAR ? 0.0 : (double)e[i], cpu_isa_name((cpu_isa)isa));
+    }
+    weft_free(x);
+    weft_free(y);
+    weft_free(e);
+}
+
 /* ---- element-wise ---- */
 
 /* ---- norms and sums over rows ---- */
@@ -181,6 +215,7 @@ int main(void)
         cmocka_unit_test(test_every_op_has_a_kernel),
         cmocka_unit_test(test_f64_is_left_to_the_plain_kernels),
         cmocka_unit_test(test_exp_is_within_two_ulp),
+        cmocka_unit_test(test_weights_of_logits_are_exponentials),
         TRIAL_OPS,
         cmocka_unit_test(test_norms_of_heads),
         cmocka_unit_test(test_parts_of_heads),
