@@ -549,7 +549,7 @@ dist_check_SCRIPTS += \
 	tests/scripts/check-cp \
 	tests/scripts/check-pp \
 	tests/scripts/check-passes \
-	tests/scripts/check-plan-gpu tests/scripts/check-tune \
+	tests/scripts/check-plan-gpu tests/scripts/check-tune tests/scripts/check-tune-search \
 	tests/scripts/check-profile \
 	tests/scripts/check-records \
 	tests/scripts/check-release \

@@ -104,6 +104,7 @@ typedef struct weft_device_rates {
     double beside; /* of a collective's time, the share by which what is computed beside it takes
                       longer */
     double step_s; /* what a step takes besides */
+    bool keeps_none; /* it replays no task, though it could: the host enqueues each instruction */
 } weft_device_rates;
 
 /* What a file says of a device that need not be there: one of weft's own (share/weft/gpus) or the

@@ -61,7 +61,8 @@ typedef struct weft_param {
     const char *const *presets;
     /* What `weft tune` may set it to, for the same results but for rounding, separated by blanks:
      * values; or one word alone: "ranks", degrees that divide the ranks; "batch", divisors of
-     * [train] global_batch. NULL: it is left alone. */
+     * [train] global_batch. In front of it, "mode=budget: ", a key of the same table and the value
+     * that it must have, for else this one does nothing. NULL: it is left alone. */
     const char *tune;
 } weft_param;
 

@@ -298,6 +298,7 @@ bool weft_plan_roofline(const weft_plan *plan, weft_roofline *out)
     if (far && far->rates && !far->rates(plan->far_self, &out->far))
         out->far = (weft_far_rates){0};
     weft_device_find_rates(plan, &out->rates);
+    out->captures = out->captures && !out->rates.keeps_none;
     weft_roofline_ask(out);
     const bool known = out->rates.name != NULL;
     if (known)

@@ -12,7 +12,7 @@ enum { MODE_NONE, MODE_FULL, MODE_EVERY, MODE_OP, MODE_BUDGET };
 static const weft_param params[] = {
     {.name = "mode",
      WEFT_CHOICE(ac, mode),
-     .tune = "none op full",
+     .tune = "none op full budget",
      .value = "full",
      .choices = modes,
      .help = "none; full: keep only what leaves a block; every: full for one block in `every`; op: "
@@ -32,6 +32,7 @@ static const weft_param params[] = {
      .help = "With mode = op: families of ops, or ops, whose results are kept."},
     {.name = "budget",
      .type = WEFT_PARAM_STRING,
+     .tune = "mode=budget: 0.25 0.5 0.75",
      .value = "fit",
      .help = "With mode = budget: bytes that may be planned for a rank, as 60 GiB; fit: what the "
              "device has; up to 1: a share of the activations that would be kept without ac."},

@@ -417,6 +417,7 @@ static bool device_rates(void *self, weft_device_rates *rates)
 {
     const cuda *c = self;
     *rates = c->gpu.rates;
+    rates->keeps_none = !c->capture;
     return c->gpu.rates.name != NULL;
 }
 

@@ -9,6 +9,7 @@ static const char *const autos[] = {"auto", "yes", "no", NULL};
 static const weft_param params[] = {
     {.name = "recipe",
      .type = WEFT_PARAM_CHOICE,
+     .tune = "tensorwise rowwise",
      .value = "tensorwise",
      .choices = f8_recipes,
      .help = "tensorwise: one scale for a tensor, from its largest magnitude now; delayed: from "

@@ -105,9 +105,10 @@ static bool has(const estimates *e, const tune_choice *c)
     return weft_map_get(&e->seen, c, sizeof *c) != NULL;
 }
 
+/* What choices that were looked at have in place of a result. */
 static const char looked_at, refused;
 
-static weft_status note_seen(estimates *e, const tune_choice *c, const char *how, weft_error *err)
+static weft_status note_seen(estimates *e, const tune_choice *c, const void *how, weft_error *err)
 {
     return weft_map_set(&e->seen, &e->pool, c, sizeof *c, (void *)how) ? WEFT_OK
                                                                        : weft_fail_memory(err);
@@ -201,8 +202,11 @@ static weft_status take(tune_search *s, estimates *e, look *l, int i, weft_error
     s->planned++;
     if (!r->refused && s->room <= 0)
         s->room = r->room;
-    if (!r->refused)
-        return put(s, e, r, err);
+    if (!r->refused) {
+        const weft_status status = put(s, e, r, err);
+        const void *own = weft_map_get(&e->by_plan, &r->identity, sizeof r->identity);
+        return status ? status : note_seen(e, &r->choice, own, err);
+    }
     const weft_status status = r->waiting ? WEFT_OK : note_seen(e, &r->choice, &refused, err);
     return status ? status : note_reason(s, weft_text_get(&l->why[i]), err);
 }
@@ -364,59 +368,100 @@ static weft_status wish_new(const tune_search *s, estimates *e, batch *b, tune_c
     return status ? status : wish(b, &c, err);
 }
 
-static bool is_degree(const tune_space *space, int i)
+/* What was found of a choice; NULL: it was refused, or not looked at. */
+static const tune_result *found(const estimates *e, const tune_choice *c)
 {
-    return space->keys[i].kind == TUNE_RANKS;
+    const void *what = weft_map_get(&e->seen, c, sizeof *c);
+    return what == &looked_at || what == &refused ? NULL : what;
 }
 
-static bool was_refused(const tune_search *s, const estimates *e, tune_choice one)
+static tune_choice suited(const tune_space *space, const tune_choice *degrees)
 {
-    suit_batch(s->space, &one);
-    settle(s->space, &one);
-    return weft_map_get(&e->seen, &one, sizeof one) == &refused;
+    tune_choice one = *degrees;
+    suit_batch(space, &one);
+    settle(space, &one);
+    return one;
 }
 
-/* Each degree with no other beside it. What is refused then, but for a want of samples, is refused
- * beside any, and never tried again; unless none at all is refused, too. */
-static weft_status try_single(tune_search *s, estimates *e, double until, weft_error *err)
+/* Of degrees that were looked at, the next lesser one was neither faster than the one before nor
+ * smaller by a tenth: larger ones are worse, and long to plan. */
+static bool is_overdone(const tune_space *space, const estimates *e, const tune_choice *c, int key)
 {
-    tune_space *space = s->space;
+    const tune_result *last = NULL;
+    tune_choice lesser = *c;
+    while (lesser.at[key]-- > 0) {
+        const tune_choice one = suited(space, &lesser);
+        const tune_result *r = found(e, &one);
+        if (r && last)
+            return last->step_s >= r->step_s && last->bytes > 0.9 * r->bytes;
+        last = r ? r : last;
+    }
+    return false;
+}
+
+/* Degrees as steps from 1 on, all of them together. */
+static int steps_of(const tune_choice *c, const bool *moves)
+{
+    int steps = 0;
+    for (int i = 0; i < TUNE_MOST_KEYS; i++)
+        steps += moves[i] ? c->at[i] : 0;
+    return steps;
+}
+
+/* Of all ways to divide the ranks those of so many steps. */
+static weft_status wish_degrees(const tune_search *s, estimates *e, const bool *moves, int steps,
+                                batch *b, bool *more, weft_error *err)
+{
+    const tune_space *space = s->space;
     weft_status status = WEFT_OK;
-    batch b = {0};
-    for (int i = 0; i < space->n_keys; i++)
-        for (int v = 0; is_degree(space, i) && v < space->keys[i].n && !status; v++) {
-            tune_choice one = from_ini(space);
-            one.at[i] = v;
-            suit_batch(space, &one);
-            status = wish_new(s, e, &b, one, err);
-        }
-    status = status ? status : look_through(s, e, &b, false, 1, until, err);
-    weft_free(b.list);
-    for (int i = 0; i < space->n_keys && !was_refused(s, e, from_ini(space)); i++)
-        for (int v = 1; is_degree(space, i) && v < space->keys[i].n; v++) {
-            tune_choice one = from_ini(space);
-            one.at[i] = v;
-            space->keys[i].refused[v] = was_refused(s, e, one);
-        }
+    tune_choice c = from_ini(space);
+    do {
+        const int own = steps_of(&c, moves);
+        bool over = own != steps || !tune_choice_fits(space, &c);
+        *more = *more || own > steps;
+        for (int i = 0; i < space->n_keys && !over; i++)
+            over = moves[i] && is_overdone(space, e, &c, i);
+        status = over ? WEFT_OK : wish_new(s, e, b, suited(space, &c), err);
+    } while (!status && next(space, moves, &c));
     return status;
 }
 
-/* Every way to divide the ranks; copies of what is shared are tried around the best. */
+/* A degree that is refused with no other beside it, but for a want of samples, is so beside any;
+ * unless none at all is refused, too. */
+static void note_refused(tune_space *space, const estimates *e, const bool *moves, int value)
+{
+    const tune_choice first = from_ini(space), none = suited(space, &first);
+    if (weft_map_get(&e->seen, &none, sizeof none) == &refused)
+        return;
+    for (int i = 0; i < space->n_keys; i++) {
+        tune_choice one = first;
+        one.at[i] = value;
+        if (!moves[i] || value >= space->keys[i].n)
+            continue;
+        one = suited(space, &one);
+        if (weft_map_get(&e->seen, &one, sizeof one) == &refused)
+            space->keys[i].refused[value] = true;
+    }
+}
+
+/* Ways to divide the ranks, from small degrees to large ones, for two thirds of what may be
+ * planned; copies of what is shared are tried around the best. */
 static weft_status try_degrees(tune_search *s, estimates *e, double until, weft_error *err)
 {
-    const tune_space *space = s->space;
-    bool moves[TUNE_MOST_KEYS] = {false};
-    for (int i = 0; i < space->n_keys; i++)
-        moves[i] = is_degree(space, i) && !tune_takes_rest(space, space->keys[i].section);
-    tune_choice c = from_ini(space);
+    tune_space *space = s->space;
+    bool moves[TUNE_MOST_KEYS] = {false}, more = true;
     batch b = {0};
     weft_status status = WEFT_OK;
-    do {
-        tune_choice one = c;
-        suit_batch(space, &one);
-        status = wish_new(s, e, &b, one, err);
-    } while (!status && b.n < s->most_plans && next(space, moves, &c));
-    status = status ? status : look_through(s, e, &b, false, 0, until, err);
+    for (int i = 0; i < space->n_keys; i++)
+        moves[i] =
+            space->keys[i].kind == TUNE_RANKS && !tune_takes_rest(space, space->keys[i].section);
+    for (int steps = 0; more && !status && s->planned < 2 * s->most_plans / 3; steps++) {
+        more = false;
+        status = wish_degrees(s, e, moves, steps, &b, &more, err);
+        status = status ? status : look_through(s, e, &b, false, steps == 0, until, err);
+        if (steps > 0 && steps < TUNE_MOST_VALUES)
+            note_refused(space, e, moves, steps);
+    }
     weft_free(b.list);
     return status;
 }
@@ -512,8 +557,7 @@ static weft_status plan_some(tune_search *s, double until, weft_error *err)
 {
     estimates e = {0}, whole = {0};
     batch b = {0};
-    weft_status status = try_single(s, &e, until, err);
-    status = status ? status : try_degrees(s, &e, until, err);
+    weft_status status = try_degrees(s, &e, until, err);
     status = status ? status : improve(s, &e, until, err);
     for (int i = 0; i < e.n && (i < KEPT || i < s->top) && !status; i++)
         status = wish(&b, &e.list[i]->choice, err);

@@ -89,6 +89,24 @@ static bool is_fixed(const weft_option_values *fixed, const char *section, const
     return false;
 }
 
+/* "mode=budget: 0.25 0.5": of a key that is fixed, or that nobody tunes, its value is known. false:
+ * the key has no meaning. */
+static bool read_condition(tune_space *s, const char *section, const char **words,
+                           const weft_params *params, tune_key *k)
+{
+    const char *equals = strchr(*words, '='), *colon = strchr(*words, ':');
+    k->of = -1;
+    if (!equals || !colon || equals > colon)
+        return true;
+    const char *key = weft_pool_format(&s->pool, "%.*s", (int)(equals - *words), *words);
+    k->when = weft_pool_format(&s->pool, "%.*s", (int)(colon - equals - 1), equals + 1);
+    *words = colon + 1;
+    for (int i = 0; key && i < s->n_keys; i++)
+        if (strcmp(s->keys[i].section, section) == 0 && strcmp(s->keys[i].key, key) == 0)
+            k->of = i;
+    return !key || !k->when || k->of >= 0 || strcmp(weft_params_text(params, key), k->when) == 0;
+}
+
 static weft_status add_key(tune_space *s, const char *section, const weft_param *p,
                            const weft_params *params, weft_error *err)
 {
@@ -98,8 +116,12 @@ static weft_status add_key(tune_space *s, const char *section, const weft_param 
     *k = (tune_key){.section = weft_pool_strdup(&s->pool, section),
                     .key = weft_pool_strdup(&s->pool, p->name),
                     .base = -1};
-    if (!k->section || !k->key)
+    const char *words = p->tune;
+    const bool means = read_condition(s, section, &words, params, k);
+    if (!k->section || !k->key || (words != p->tune && !k->when))
         return weft_fail_memory(err);
+    if (!means)
+        return WEFT_OK;
     weft_status status;
     if (strcmp(p->tune, "ranks") == 0) {
         k->kind = TUNE_RANKS;
@@ -108,7 +130,7 @@ static weft_status add_key(tune_space *s, const char *section, const weft_param 
         k->kind = TUNE_BATCH;
         status = add_batches(s, k, weft_params_int(params, "global_batch"), err);
     } else {
-        status = add_words(s, k, p->tune, err);
+        status = add_words(s, k, words, err);
     }
     for (int i = 0; i < k->n; i++)
         if (strcmp(k->values[i], weft_params_text(params, p->name)) == 0 &&
@@ -361,6 +383,8 @@ static bool is_idle(const tune_space *s, const tune_choice *c, const char *secti
 bool tune_key_counts(const tune_space *s, const tune_choice *c, int key)
 {
     const tune_key *k = &s->keys[key];
+    if (k->of >= 0 && strcmp(s->keys[k->of].values[c->at[k->of]], k->when) != 0)
+        return false;
     return k->kind == TUNE_RANKS || strcmp(k->key, "mode") == 0 || !is_idle(s, c, k->section);
 }
 

@@ -107,7 +107,6 @@ static weft_status judge(const weft_plan *plan, tune_result *out, weft_error *er
         out->sent = sent_bytes(plan);
         out->profile = r.rates.hash;
         out->room = (double)weft_plan_room(plan);
-        out->waiting = (int)weft_plan_idle(plan);
         out->identity = weft_plan_identity(plan, &f);
         name_bound(&f, idle, out);
         if (out->whole)
@@ -135,7 +134,9 @@ static weft_status plan_some(const tune_space *space, const tune_choice *choice,
     s = s ? s : weft_session_init(&session, &options, 0, NULL, true, &own);
     s = s ? s : weft_plan_create(session.plugins, session.settings, &how, &plan, &own);
     s = s ? s : weft_plan_check(plan, &own);
-    s = s ? s : judge(plan, out, &own);
+    if (!s)
+        out->waiting = (int)weft_plan_idle(plan);
+    s = s || out->waiting ? s : judge(plan, out, &own);
     weft_plan_destroy(plan);
     weft_session_release(&session);
     weft_pool_release(&pool);

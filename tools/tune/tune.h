@@ -18,7 +18,9 @@ typedef struct tune_key {
     tune_kind kind;
     const char *values[TUNE_MOST_VALUES];
     int n;
-    int base;                       /* what the INI says; -1: none of the values */
+    int base; /* what the INI says; -1: none of the values */
+    int of;   /* it has a meaning where key `of` has the value `when` alone; -1: everywhere */
+    const char *when;
     bool refused[TUNE_MOST_VALUES]; /* of degrees: plugins refuse it by itself */
 } tune_key;
 

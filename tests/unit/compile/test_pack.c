@@ -72,6 +72,9 @@ static double lost(weft_lifetime *list, int n, int64_t alignment)
     assert_int_equal(packed.bytes, other.bytes);
     for (int i = 0; i < n; i++)
         assert_int_equal(list[i].offset, again[i].offset);
+    assert_int_equal(weft_pack(again, n, alignment, true, &other, NULL), WEFT_OK);
+    check(again, n, alignment, &other);
+    assert_true(other.bytes >= packed.bytes);
     return packed.peak ? (double)(packed.bytes - packed.peak) / (double)packed.peak : 0.0;
 }
 

@@ -129,6 +129,36 @@ static void ranks_of_a_pipeline_agree(void **state)
     weft_costs_release(&b);
 }
 
+static uint64_t identity_of(const char *plugins, const char *sections, int ranks)
+{
+    plan_run p;
+    weft_roofline r;
+    weft_forecast f;
+    start(&p, plugins, sections, ranks);
+    weft_plan_roofline(p.plan, &r);
+    assert_int_equal(weft_plan_forecast(p.plan, &r, &f, NULL), WEFT_OK);
+    const uint64_t identity = weft_plan_identity(p.plan, &f);
+    weft_forecast_release(p.plan, &f);
+    plan_run_release(&p);
+    return identity;
+}
+
+/* Settings that do nothing leave a plan what it is; an order of tasks, and a buffer, do not. */
+static void plans_are_what_runs(void **state)
+{
+    (void)state;
+    const char *fsdp = "llama3 local fsdp adamw", *pp = "llama3 local pp adamw";
+    const uint64_t two = identity_of(fsdp, "[fsdp]\nzero = 2\n", 2),
+                   three = identity_of(fsdp, "[fsdp]\nzero = 3\n", 2),
+                   stages = identity_of(pp, "[pp]\ndegree = 2\n", 2);
+    assert_true(two == identity_of(fsdp, "[fsdp]\nzero = 2\nreshard = no\n", 2));
+    assert_true(two != three);
+    assert_true(three != identity_of(fsdp, "[fsdp]\nzero = 3\nreshard = no\n", 2));
+    assert_true(stages == identity_of(pp, "[pp]\ndegree = 2\nschedule = 1f1b\n", 2));
+    assert_true(stages != identity_of(pp, "[pp]\ndegree = 2\nschedule = gpipe\n", 2));
+    assert_true(stages != two);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -136,6 +166,7 @@ int main(void)
         cmocka_unit_test(collectives_take_time),
         cmocka_unit_test(stages_send_activations_and_gradients),
         cmocka_unit_test(ranks_of_a_pipeline_agree),
+        cmocka_unit_test(plans_are_what_runs),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
