@@ -167,8 +167,8 @@ static inline float exp1(float x)
     return times_power(p.y, p.n + 256u);
 }
 
-/* The same bits for x up to 88, but 0 below 2^-127, at two thirds of the time: with one factor,
- * whose exponent of -127 is none at all. */
+/* The same bits for x up to 88, but 0 below 2^-127, at some seven tenths of the time: with one
+ * factor, whose exponent of -127 is none at all. */
 static inline float exp_small1(float x)
 {
     power p = power_of(x < -88.0f ? -88.0f : x);
