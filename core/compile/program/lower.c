@@ -189,7 +189,7 @@ static weft_status add_awaits(weft_compiler *c, weft_program *program, const wef
     const weft_node *sum = c->adds[n->id] ? n->outs[0]->uses[0].node : NULL;
     if (sum && weft_node_is(sum, WEFT_OP_ADD)) /* it adds to what comes */
         s = s ? s : add_await_of(c, program, sum->ins[weft_compile_total(c, sum)], position);
-    while (sum && weft_node_is(sum, WEFT_OP_ADD) && c->fused[sum->id])
+    while (sum && weft_node_is(sum, WEFT_OP_ADD) && c->fused[sum->id] && sum->outs[0]->n_uses)
         sum = sum->outs[0]->uses[0].node;
     if (sum && weft_node_accumulates(sum) && sum->n_ins > 1)
         s = s ? s : add_await_of(c, program, sum->ins[1], position);
