@@ -245,6 +245,8 @@ weft_status ac_budget_review(void *self, weft_plan *plan, weft_error *err)
 
 /* ---- the pass ---- */
 
+enum { MOST_NOTES = 8 };
+
 static void note_front(const ac_budget *a, weft_graph *g, int front)
 {
     const ac_front *f = &a->fronts[front];
@@ -289,8 +291,11 @@ void ac_budget_mark(ac *self, weft_graph *g)
         for (int i = 0; i < n->n_outs; i++)
             if (a->again[n->outs[i]->id])
                 weft_set_recompute(g, n->outs[i], true);
-    for (int i = 0; i < a->n_fronts; i++)
+    for (int i = 0; i < a->n_fronts && i < MOST_NOTES; i++)
         note_front(a, g, i);
+    if (a->n_fronts > MOST_NOTES)
+        weft_graph_note(g, "and %d more fronts, of blocks of which another number is held",
+                        a->n_fronts - MOST_NOTES);
     if (!a->known)
         weft_graph_note(g, "the device does not say how fast it is: seconds are those of 1e12 "
                            "operations and 1e10 bytes a second");
