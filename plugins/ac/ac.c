@@ -53,7 +53,7 @@ static bool answers_to(const weft_op *op, const char *word)
     return strcmp(word, weft_op_family(op)) == 0 || strcmp(word, op->name) == 0;
 }
 
-static bool is_saved(const ac *self, const weft_op *op)
+bool ac_is_saved(const ac *self, const weft_op *op)
 {
     const char *word;
     for (int i = 0; (word = weft_params_word(self->host->params, "save", i)); i++)
@@ -84,7 +84,7 @@ static bool is_kept(const ac *self, const weft_node *n)
 {
     bool kept = n->block < 0 || n->n_ins == 0 ||
                 (self->mode == MODE_EVERY && n->block % self->every != 0) ||
-                (self->mode == MODE_OP && is_saved(self, n->op));
+                (self->mode == MODE_OP && ac_is_saved(self, n->op));
     for (int i = 0; i < n->n_outs; i++)
         kept = kept || n->outs[i]->weight || leaves_block(n->outs[i]);
     return kept;

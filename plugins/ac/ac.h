@@ -30,6 +30,8 @@ typedef struct ac_value {
     int64_t bytes; /* of keeping it for the backward; 0: it is kept whatever the block does */
     bool read;     /* by the backward */
     int id;        /* in the graph */
+    int64_t one;   /* of one micro-batch; 0: it is a weight, or an input */
+    int64_t held;  /* that wait for gradients of weights if it is made again of what is kept */
 } ac_value;
 
 /* A node that may be computed again. Operands are made before. */
@@ -40,11 +42,20 @@ typedef struct ac_node {
     bool always; /* another plugin has it computed again whenever it is read */
 } ac_node;
 
+/* A gradient that waits, until the backward is over, for what is read with it: values are kept, or
+ * made again of kept ones. It lies where another value was kept, or somewhere of its own. */
+typedef struct ac_wait {
+    int with, host;       /* values; with: -1: it waits in any case */
+    int64_t there, alone; /* bytes beside those that the values say */
+} ac_wait;
+
 typedef struct ac_block {
     ac_node *nodes;
     int n_nodes;
     ac_value *values;
     int n_values;
+    const ac_wait *waits;
+    int n_waits;
 } ac_block;
 
 /* What is kept, what that takes, and how long all that is not takes to be computed again. */
@@ -52,9 +63,15 @@ typedef struct ac_point {
     int64_t bytes;
     double seconds;
     ac_set kept;
+    int64_t one; /* bytes of one micro-batch that the forward keeps */
 } ac_point;
 
-/* Points of which no other has fewer bytes and fewer seconds, from the fewest bytes on. */
+/* What lists of ops keep: those of `save`, as with mode = op; and, as torchtitan does, attention,
+ * reduce_scatters and every other product. */
+enum { AC_LIST_SAVE, AC_LIST_OTHER, AC_LISTS };
+
+/* Points of which no other has fewer bytes and fewer seconds, from the fewest bytes on; and behind
+ * these one of each list, if ac_front_add_lists was called. */
 typedef struct ac_front {
     ac_point *points;
     int n, capacity;
@@ -62,6 +79,8 @@ typedef struct ac_front {
 } ac_front;
 
 weft_status ac_front_find(const ac_block *block, ac_front *out, weft_error *err);
+weft_status ac_front_add_lists(const ac_block *block, const ac_set *lists, ac_front *front,
+                               weft_error *err);
 void ac_front_release(ac_front *front);
 /* What a set takes. */
 ac_point ac_weigh(const ac_block *block, const ac_set *kept);
@@ -103,6 +122,9 @@ typedef struct ac {
     int64_t bytes; /* 0: fit */
     ac_budget *budget;
 } ac;
+
+/* Is the op, or its family, in `save`? */
+bool ac_is_saved(const ac *self, const weft_op *op);
 
 /* Reads the key `budget`. */
 weft_status ac_budget_read(ac *self, weft_error *err);

@@ -123,9 +123,9 @@ static void print_run(const ac_budget *a, const weft_graph *g, int from, int to,
     const ac_layer *l = &a->layers[from];
     const ac_point *p = &ac_front_of(a, l)->points[l->point];
     weft_text_print(text, from == to ? "block %d keeps " : "blocks %d to %d keep ", from, to);
-    weft_print_bytes(text, (double)p->bytes);
+    weft_print_bytes(text, (double)p->one);
     weft_text_add(text, " of ");
-    weft_print_bytes(text, (double)ac_full_of(a, l));
+    weft_print_bytes(text, (double)ac_full_of(a, l)->one);
     weft_text_add(text, " a micro-batch (");
     print_kept(a, g, l, text);
     weft_text_print(text, "), %.1f %% computed again",
@@ -220,7 +220,13 @@ static weft_status review_stages(const ac *self, weft_plan *plan, weft_error *er
         weft_inform(self->host, "ac: all activations fit into the budget, and are kept");
         return WEFT_OK;
     }
-    return ask(a, plan, err);
+    const uint64_t was = weft_hash_bytes(0, a->again, (size_t)a->n_values);
+    const weft_status s = ask(a, plan, err);
+    const bool same = was == weft_hash_bytes(0, a->again, (size_t)a->n_values);
+    if (!s && !all_fit && same && weft_asked(self->host, "ac keep"))
+        return weft_fail(err, WEFT_ERR_INTERNAL, WEFT_NOWHERE,
+                         "[ac] a plan that does not fit is asked for twice");
+    return s;
 }
 
 weft_status ac_budget_review(void *self, weft_plan *plan, weft_error *err)
@@ -239,6 +245,8 @@ weft_status ac_budget_review(void *self, weft_plan *plan, weft_error *err)
 
 /* ---- the pass ---- */
 
+enum { MOST_NOTES = 8 };
+
 static void note_front(const ac_budget *a, weft_graph *g, int front)
 {
     const ac_front *f = &a->fronts[front];
@@ -251,7 +259,7 @@ static void note_front(const ac_budget *a, weft_graph *g, int front)
     const int step = (f->n + 11) / 12;
     for (int i = 0; i < f->n; i += i + step < f->n || i == f->n - 1 ? step : f->n - 1 - i) {
         weft_text_add(&text, i ? ", " : "");
-        weft_print_bytes(&text, (double)f->points[i].bytes);
+        weft_print_bytes(&text, (double)f->points[i].one);
         weft_text_print(&text, " %.1f %%",
                         100 * f->points[i].seconds / fmax(f->points[0].seconds, 1e-300));
     }
@@ -269,7 +277,7 @@ void ac_budget_mark(ac *self, weft_graph *g)
     const char *asked = weft_asked(self->host, "ac keep");
     if (!asked) {
         ac_budget_destroy(a);
-        self->budget = ac_collect(g);
+        self->budget = ac_collect(self, g);
         if (!self->budget)
             weft_fail_memory(weft_graph_error(g));
         return;
@@ -283,8 +291,11 @@ void ac_budget_mark(ac *self, weft_graph *g)
         for (int i = 0; i < n->n_outs; i++)
             if (a->again[n->outs[i]->id])
                 weft_set_recompute(g, n->outs[i], true);
-    for (int i = 0; i < a->n_fronts; i++)
+    for (int i = 0; i < a->n_fronts && i < MOST_NOTES; i++)
         note_front(a, g, i);
+    if (a->n_fronts > MOST_NOTES)
+        weft_graph_note(g, "and %d more fronts, of blocks of which another number is held",
+                        a->n_fronts - MOST_NOTES);
     if (!a->known)
         weft_graph_note(g, "the device does not say how fast it is: seconds are those of 1e12 "
                            "operations and 1e10 bytes a second");

@@ -13,8 +13,9 @@ typedef struct ac_layer {
     int *first;              /* by node: its first result's id */
     uint64_t form;           /* equal: the same front */
     int front, rank;
-    int64_t places; /* micro-batches whose values are held at once */
+    int64_t places; /* micro-batches whose values are held at once; 1: bytes count them all */
     int point;      /* of the front: what is asked for */
+    ac_set lists[AC_LISTS];
 } ac_layer;
 
 typedef struct ac_choice {
@@ -66,14 +67,14 @@ struct ac_budget {
 /* ---- layers.c: what there is, and what the first plan says of it ---- */
 
 /* Of a placed graph; NULL: no memory is left. ac_budget_destroy. */
-ac_budget *ac_collect(weft_graph *g);
+ac_budget *ac_collect(const ac *self, weft_graph *g);
 /* Seconds, what the backward reads, fronts, and where each rank holds the most. */
 weft_status ac_look(ac_budget *a, weft_plan *plan, weft_error *err);
 /* What a rank takes of the budget, which is the larger the less the device has for it. */
 int64_t ac_bytes_of(const ac_budget *a, const weft_planned *p);
 const ac_front *ac_front_of(const ac_budget *a, const ac_layer *l);
-/* Bytes that a layer keeps for a micro-batch if nothing is computed again. */
-int64_t ac_full_of(const ac_budget *a, const ac_layer *l);
+/* What a layer takes if nothing is computed again. */
+const ac_point *ac_full_of(const ac_budget *a, const ac_layer *l);
 
 /* ---- tries.c: of one rank ---- */
 

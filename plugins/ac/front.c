@@ -79,6 +79,54 @@ static bool is_needed(const search *s, const ac_node *n)
     return false;
 }
 
+/* Is a value that is made again made of what is kept, and no larger? Then gradients of weights that
+ * read it may wait until the backward is over, for which it is held; else they do not. */
+static bool stands_for_kept(const search *s, int value)
+{
+    const ac_node *n = &s->block->nodes[s->block->values[value].maker];
+    int64_t room = 0;
+    for (int i = 0; i < n->n_ins; i++) {
+        const ac_value *v = &s->block->values[n->ins[i]];
+        if (v->maker >= 0 && !ac_has(&s->kept, v->maker))
+            return false;
+        room += v->one;
+    }
+    return s->block->values[value].one <= room;
+}
+
+static bool is_kept(const search *s, int value)
+{
+    const int maker = s->block->values[value].maker;
+    return maker < 0 || ac_has(&s->kept, maker);
+}
+
+/* When it is known what is kept: bytes that wait until the backward is over. */
+static int64_t held_bytes(const search *s)
+{
+    const ac_block *b = s->block;
+    int64_t held = 0;
+    for (int i = 0; i < b->n_values; i++)
+        if (b->values[i].held && s->wanted[i] && !is_kept(s, i) && stands_for_kept(s, i))
+            held += b->values[i].held;
+    for (int i = 0; i < b->n_waits; i++) {
+        const ac_wait *w = &b->waits[i];
+        if (w->with < 0 || is_kept(s, w->with) || stands_for_kept(s, w->with))
+            held += is_kept(s, w->host) ? w->there : w->alone;
+    }
+    return held;
+}
+
+static int64_t one_of(const search *s)
+{
+    int64_t one = 0;
+    for (int i = 0; i < s->block->n_values; i++) {
+        const ac_value *v = &s->block->values[i];
+        const bool kept = v->maker < 0 ? v->bytes > 0 : ac_has(&s->kept, v->maker);
+        one += kept && s->wanted[i] ? v->one : 0;
+    }
+    return one;
+}
+
 /* Operands of what is computed again; those that are there anyway must be kept for it. */
 static int64_t want(search *s, const ac_node *n, int by)
 {
@@ -99,8 +147,9 @@ static void follow(search *s, int i, int64_t bytes, double seconds)
     if (s->status || is_beaten(s->front, bytes, seconds))
         return;
     if (i < 0) {
-        const ac_point p = {bytes, seconds, s->kept};
-        s->status = enter(s->front, &p, s->err);
+        const ac_point p = {bytes + held_bytes(s), seconds, s->kept, one_of(s)};
+        if (!is_beaten(s->front, p.bytes, seconds))
+            s->status = enter(s->front, &p, s->err);
         return;
     }
     if (s->steps++ > MOST_STEPS || s->front->n >= MOST_POINTS) {
@@ -157,6 +206,18 @@ weft_status ac_front_find(const ac_block *b, ac_front *out, weft_error *err)
     return status;
 }
 
+weft_status ac_front_add_lists(const ac_block *b, const ac_set *lists, ac_front *f, weft_error *err)
+{
+    ac_point *fresh = weft_realloc(f->points, (size_t)(f->n + AC_LISTS) * sizeof *fresh);
+    if (!fresh)
+        return weft_fail_memory(err);
+    f->points = fresh;
+    f->capacity = f->n + AC_LISTS;
+    for (int i = 0; i < AC_LISTS; i++)
+        fresh[f->n + i] = ac_weigh(b, &lists[i]);
+    return WEFT_OK;
+}
+
 void ac_front_release(ac_front *f)
 {
     weft_free(f->points);
@@ -182,6 +243,9 @@ ac_point ac_weigh(const ac_block *b, const ac_set *kept)
             p.seconds += n->always ? 0 : n->seconds;
         }
     }
+    s.kept = p.kept;
+    p.bytes += held_bytes(&s);
+    p.one = one_of(&s);
     weft_free(wanted);
     return p;
 }

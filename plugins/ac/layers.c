@@ -42,7 +42,7 @@ static int number_of(ac_layer *l, const weft_graph *g, const weft_value *v, int 
         return of[v->id];
     const bool given = v->weight || v->node->n_ins == 0 || v->node->scope != WEFT_MICRO_BATCH;
     b->values[b->n_values] =
-        (ac_value){.maker = -1, .bytes = given ? 0 : weft_value_part_bytes(g, v), .id = v->id};
+        (ac_value){.maker = -1, .one = given ? 0 : weft_value_part_bytes(g, v), .id = v->id};
     return of[v->id] = b->n_values++;
 }
 
@@ -70,9 +70,29 @@ static bool add_node(ac_budget *a, ac_layer *l, const weft_graph *g, const weft_
     return true;
 }
 
-static bool add_layer(ac_budget *a, const weft_graph *g, int number, weft_node *first, int *of)
+static bool reduce_scatters(const weft_node *n)
 {
+    for (int i = 0; i < n->n_steps; i++)
+        if (n->steps[i].move == WEFT_REDUCE_SCATTER)
+            return true;
+    return false;
+}
+
+/* products: of the block, with this one. */
+static void note_lists(ac_layer *l, const ac *self, const weft_node *n, int products)
+{
+    const bool product = weft_node_in(n, "linear");
+    const int i = l->block.n_nodes - 1;
+    ac_put(&l->lists[AC_LIST_SAVE], i, ac_is_saved(self, n->op));
+    ac_put(&l->lists[AC_LIST_OTHER], i,
+           (product && products % 2) || weft_node_in(n, "attention") || reduce_scatters(n));
+}
+
+static bool add_layer(const ac *self, ac_budget *a, const weft_graph *g, int number, int *of)
+{
+    weft_node *first = weft_graph_first(g);
     size_t n = 0, values = 0;
+    int products = 0;
     ac_layer *l = &a->layers[number];
     *l = (ac_layer){.number = number, .places = 1, .point = -1};
     for (const weft_node *k = first; k; k = k->next)
@@ -88,14 +108,18 @@ static bool add_layer(ac_budget *a, const weft_graph *g, int number, weft_node *
     if (!l->block.nodes || !l->block.values || !l->nodes || !l->first)
         return false;
     memset(of, -1, (size_t)a->n_values * sizeof *of);
-    for (const weft_node *k = first; k; k = k->next)
-        if (k->block == number && may_be_again(k) && l->block.n_nodes < (int)n &&
-            !add_node(a, l, g, k, of))
+    for (const weft_node *k = first; k; k = k->next) {
+        products += k->block == number && weft_node_in(k, "linear");
+        if (k->block != number || !may_be_again(k) || l->block.n_nodes >= (int)n)
+            continue;
+        if (!add_node(a, l, g, k, of))
             return false;
+        note_lists(l, self, k, products);
+    }
     return true;
 }
 
-ac_budget *ac_collect(weft_graph *g)
+ac_budget *ac_collect(const ac *self, weft_graph *g)
 {
     ac_budget *a = weft_alloc_zero(1, sizeof *a);
     if (!a)
@@ -112,7 +136,7 @@ ac_budget *ac_collect(weft_graph *g)
         memset(a->in_block, 0, (size_t)a->n_values);
     }
     for (int i = 0; i < a->n_layers && ok; i++)
-        ok = add_layer(a, g, i, weft_graph_first(g), of);
+        ok = add_layer(self, a, g, i, of);
     weft_free(of);
     if (ok)
         return a;
@@ -134,13 +158,26 @@ void ac_budget_destroy(ac_budget *a)
 
 /* ---- what the first plan says ---- */
 
+/* A gradient that waits in the place of a kept value. */
+typedef struct waiting {
+    int with, host; /* ids; with: -1: it waits in any case */
+    int64_t bytes;
+    struct waiting *next;
+} waiting;
+
 /* By id, as far as values are the placed graph's. */
 typedef struct sight {
     double *seconds; /* of the node whose first result it is */
     bool *read;      /* by the backward */
     bool *there;     /* its maker is a node of the forward still */
     int64_t *places;
-    double *lost; /* by layer: seconds of nodes that stand for one of the placed graph */
+    bool *late;       /* gradients of weights read it when the backward is over */
+    int64_t *beside;  /* bytes of gradients that wait for that with it, somewhere of their own */
+    bool *counted;    /* by id of the trained graph: a gradient that waits, and is counted */
+    double *lost;     /* by layer: seconds of nodes that stand for one of the placed graph */
+    int64_t *waiting; /* by layer: micro-batches whose backward's gradients wait at once */
+    waiting **hosted; /* by layer: those that lie where one of its values was kept */
+    bool *own;        /* by id of the trained graph: it is the first in a buffer of the arena */
 } sight;
 
 static void read_graph(const ac_budget *a, const weft_graph *g, sight *s)
@@ -152,6 +189,153 @@ static void read_graph(const ac_budget *a, const weft_graph *g, sight *s)
         if (n->phase == WEFT_FORWARD && n->n_outs && n->outs[0]->id < a->n_values)
             s->there[n->outs[0]->id] = true;
     }
+}
+
+/* ---- gradients of weights that wait until the backward is over ---- */
+
+static bool is_read_late(const weft_value *v)
+{
+    bool late = false;
+    for (int i = 0; i < v->n_uses; i++)
+        late = late || v->uses[i].node->part == WEFT_PART_W;
+    return late;
+}
+
+static bool is_of_block(const ac_budget *a, const weft_value *v)
+{
+    return v->id < a->n_values && a->in_block[v->id];
+}
+
+/* Its buffer's first value, whose place it has taken, if that is one of a block; NULL: none is. */
+static const weft_value *find_host(const ac_budget *a, const sight *s, const weft_value *v)
+{
+    while (!s->own[v->id]) {
+        int r = 0;
+        while (v->node->outs[r] != v)
+            r++;
+        if (r >= v->node->n_ins)
+            return NULL;
+        v = v->node->ins[r];
+    }
+    return is_of_block(a, v) ? v : NULL;
+}
+
+static bool add_waiting(ac_budget *a, sight *s, const weft_value *with, const weft_value *host,
+                        int64_t bytes)
+{
+    waiting *w = take(a, 1, sizeof *w);
+    if (!w)
+        return false;
+    *w = (waiting){with ? with->id : -1, host->id, bytes, s->hosted[host->node->block]};
+    s->hosted[host->node->block] = w;
+    return true;
+}
+
+/* A gradient waits with the first value that is read with it; with none, it does in any case. */
+static bool count_beside(ac_budget *a, const weft_graph *g, const weft_node *n, bool alone,
+                         sight *s)
+{
+    const weft_value *with = NULL;
+    for (int i = 0; i < n->n_ins && !with; i++)
+        with = is_of_block(a, n->ins[i]) ? n->ins[i] : NULL;
+    for (int i = 0; i < n->n_ins && alone == !with; i++) {
+        const weft_value *v = n->ins[i];
+        if (v->node->part != WEFT_PART_B || v->node->phase != WEFT_BACKWARD || s->counted[v->id])
+            continue;
+        const weft_value *host = find_host(a, s, v);
+        const int64_t bytes = weft_value_part_bytes(g, v);
+        s->counted[v->id] = true;
+        if (host && !add_waiting(a, s, with, host, bytes))
+            return false;
+        if (!host && with)
+            s->beside[with->id] += bytes;
+    }
+    return true;
+}
+
+static weft_status read_late(ac_budget *a, const weft_graph *g, sight *s, weft_error *err)
+{
+    bool ok = true;
+    for (int alone = 1; alone >= 0; alone--)
+        for (const weft_node *n = weft_graph_first(g); n && ok; n = n->next) {
+            for (int i = 0; i < n->n_ins && n->part == WEFT_PART_W; i++)
+                if (n->ins[i]->id < a->n_values)
+                    s->late[n->ins[i]->id] = true;
+            ok = n->part != WEFT_PART_W || count_beside(a, g, n, alone, s);
+        }
+    return ok ? WEFT_OK : weft_fail_memory(err);
+}
+
+static int find_value(const ac_block *b, int id)
+{
+    for (int i = 0; i < b->n_values; i++)
+        if (b->values[i].id == id)
+            return i;
+    return -1;
+}
+
+/* kept, late, waiting: places of values that the backward is the last to read, that gradients of
+ * weights are, and of gradients that wait for these. */
+static weft_status add_waits(ac_budget *a, ac_layer *l, const sight *s, int64_t kept, int64_t late,
+                             weft_error *err)
+{
+    const int64_t waiting_places = s->waiting[l->number] ? s->waiting[l->number] : 1;
+    ac_block *b = &l->block;
+    int n = 0;
+    for (const waiting *w = s->hosted[l->number]; w; w = w->next)
+        n++;
+    ac_wait *list = take(a, (size_t)n, sizeof *list);
+    if (!list)
+        return weft_fail_memory(err);
+    b->waits = list;
+    for (const waiting *w = s->hosted[l->number]; w; w = w->next) {
+        const int host = find_value(b, w->host), with = w->with < 0 ? -1 : find_value(b, w->with);
+        const int64_t there = s->late[w->host] ? 0 : (late - kept) * w->bytes,
+                      alone = waiting_places * w->bytes, least = there < alone ? there : alone;
+        if (host < 0 || (w->with >= 0 && with < 0))
+            continue;
+        if (with >= 0) {
+            b->values[with].bytes += b->values[with].maker >= 0 ? least : 0;
+            b->values[with].held += least;
+        }
+        list[b->n_waits++] = (ac_wait){with, host, there - least, alone - least};
+    }
+    return WEFT_OK;
+}
+
+/* What is kept, and what waits, counts in all micro-batches that are under way; where nothing
+ * waits, a layer's `places` do. */
+static weft_status weigh_late(ac_budget *a, ac_layer *l, const sight *s, weft_error *err)
+{
+    ac_block *b = &l->block;
+    int64_t kept = INT64_MAX, late = 1, most = 1;
+    bool any = false;
+    for (int i = 0; i < b->n_values; i++) {
+        const ac_value *v = &b->values[i];
+        const int64_t places = s->places[v->id];
+        any = any || s->late[v->id];
+        if (v->maker < 0 || places == 0)
+            continue;
+        most = places > most ? places : most;
+        late = s->late[v->id] && places > late ? places : late;
+        kept = v->read && !s->late[v->id] && places < kept ? places : kept;
+    }
+    l->places = any ? 1 : most;
+    kept = kept < late ? kept : late;
+    for (int i = 0; i < b->n_values && any; i++) {
+        ac_value *v = &b->values[i];
+        const int64_t waiting_places = s->waiting[l->number] ? s->waiting[l->number] : 1,
+                      beside = waiting_places * s->beside[v->id];
+        v->bytes = v->bytes ? v->bytes * (s->late[v->id] ? late : kept) + beside : 0;
+        v->held = s->late[v->id] && v->maker >= 0 ? waiting_places * v->one + beside : 0;
+    }
+    return any ? add_waits(a, l, s, kept, late, err) : WEFT_OK;
+}
+
+/* What comes from elsewhere comes early, and so takes more places. */
+static void take_least(int64_t *least, int64_t places)
+{
+    *least = *least == 0 || places < *least ? places : *least;
 }
 
 static void read_seconds(const ac_budget *a, const weft_planned *p, sight *s)
@@ -171,8 +355,15 @@ static void read_seconds(const ac_budget *a, const weft_planned *p, sight *s)
     }
     for (int i = 0; i < p->n_buffers; i++) {
         const weft_planned_buffer *b = &p->buffers[i];
-        if (b->inside && b->value && b->value->id < a->n_values)
-            s->places[b->value->id] = b->places;
+        const weft_value *v = b->arena || b->inside ? b->value : NULL;
+        if (!v)
+            continue;
+        s->own[v->id] = true;
+        if (v->id < a->n_values)
+            s->places[v->id] = b->places;
+        else if (v->node->part == WEFT_PART_B && is_read_late(v) && v->node->block >= 0 &&
+                 v->node->block < a->n_layers)
+            take_least(&s->waiting[v->node->block], b->places);
     }
 }
 
@@ -182,7 +373,7 @@ static void add_form(uint64_t *hash, const void *bytes, size_t n)
 }
 
 /* Seconds, what is read, places; and a number that says which front it has. */
-static void look_at_layer(ac_layer *l, const sight *s)
+static weft_status look_at_layer(ac_budget *a, ac_layer *l, const sight *s, weft_error *err)
 {
     ac_block *b = &l->block;
     int vanished = 0;
@@ -194,10 +385,9 @@ static void look_at_layer(ac_layer *l, const sight *s)
     for (int i = 0; i < b->n_values; i++) {
         ac_value *v = &b->values[i];
         v->read = s->read[v->id];
-        v->bytes = v->maker < 0 && v->read ? 0 : v->bytes;
-        if (v->maker >= 0 && s->places[v->id] > l->places)
-            l->places = s->places[v->id];
+        v->bytes = v->maker < 0 && v->read ? 0 : v->one;
     }
+    const weft_status status = weigh_late(a, l, s, err);
     l->form = 0;
     for (int i = 0; i < b->n_nodes; i++) {
         const ac_node *n = &b->nodes[i];
@@ -209,8 +399,18 @@ static void look_at_layer(ac_layer *l, const sight *s)
     for (int i = 0; i < b->n_values; i++) {
         add_form(&l->form, &b->values[i].maker, sizeof(int));
         add_form(&l->form, &b->values[i].bytes, sizeof(int64_t));
+        add_form(&l->form, &b->values[i].one, sizeof(int64_t));
+        add_form(&l->form, &b->values[i].held, sizeof(int64_t));
         add_form(&l->form, &b->values[i].read, sizeof(bool));
     }
+    add_form(&l->form, l->lists, sizeof l->lists);
+    for (int i = 0; i < b->n_waits; i++) {
+        add_form(&l->form, &b->waits[i].with, sizeof(int));
+        add_form(&l->form, &b->waits[i].host, sizeof(int));
+        add_form(&l->form, &b->waits[i].there, sizeof(int64_t));
+        add_form(&l->form, &b->waits[i].alone, sizeof(int64_t));
+    }
+    return status;
 }
 
 static weft_status find_fronts(ac_budget *a, weft_error *err)
@@ -227,6 +427,7 @@ static weft_status find_fronts(ac_budget *a, weft_error *err)
         l->front = a->n_fronts;
         s = ac_front_find(&l->block, &a->fronts[a->n_fronts], err);
         a->n_fronts += !s;
+        s = s ? s : ac_front_add_lists(&l->block, l->lists, &a->fronts[l->front], err);
     }
     return s;
 }
@@ -242,10 +443,10 @@ const ac_front *ac_front_of(const ac_budget *a, const ac_layer *l)
     return &a->fronts[l->front];
 }
 
-int64_t ac_full_of(const ac_budget *a, const ac_layer *l)
+const ac_point *ac_full_of(const ac_budget *a, const ac_layer *l)
 {
     const ac_front *f = ac_front_of(a, l);
-    return f->points[f->n - 1].bytes;
+    return &f->points[f->n - 1];
 }
 
 /* The most that is held in each layer's backward, in the head, and elsewhere. */
@@ -293,7 +494,7 @@ static weft_status make_sums(ac_budget *a, ac_stage *st, weft_error *err)
     st->now.points = take(a, n, sizeof(int));
     st->best.points = take(a, n, sizeof(int));
     st->next = take(a, n, sizeof(int));
-    st->n_off = st->n ? ac_front_of(a, st->layers[st->tight])->n : 0;
+    st->n_off = st->n ? ac_front_of(a, st->layers[st->tight])->n + AC_LISTS : 0;
     st->off = take(a, (size_t)st->n_off, sizeof *st->off);
     for (int i = 0; i < st->n_off && st->off; i++)
         st->off[i] = INT64_MAX;
@@ -314,12 +515,23 @@ weft_status ac_look(ac_budget *a, weft_plan *plan, weft_error *err)
     const weft_pipeline_view pipe = weft_plan_pipeline(plan);
     const weft_graph *g = weft_plan_trained(plan);
     const size_t values = (size_t)a->n_values + 1;
-    sight s = {weft_alloc_zero(values, sizeof(double)), weft_alloc_zero(values, 1),
-               weft_alloc_zero(values, 1), weft_alloc_zero(values, sizeof(int64_t)),
-               weft_alloc_zero((size_t)a->n_layers + 1, sizeof(double))};
+    const size_t layers = (size_t)a->n_layers + 1;
+    sight s = {.seconds = weft_alloc_zero(values, sizeof(double)),
+               .read = weft_alloc_zero(values, 1),
+               .there = weft_alloc_zero(values, 1),
+               .places = weft_alloc_zero(values, sizeof(int64_t)),
+               .late = weft_alloc_zero(values, 1),
+               .beside = weft_alloc_zero(values, sizeof(int64_t)),
+               .counted = weft_alloc_zero((size_t)weft_graph_values(g) + 1, 1),
+               .own = weft_alloc_zero((size_t)weft_graph_values(g) + 1, 1),
+               .hosted = weft_alloc_zero(layers, sizeof(waiting *)),
+               .lost = weft_alloc_zero(layers, sizeof(double)),
+               .waiting = weft_alloc_zero(layers, sizeof(int64_t))};
     weft_planned *p = weft_alloc_zero((size_t)pipe.ranks + 1, sizeof *p);
     a->stages = take(a, (size_t)pipe.ranks, sizeof *a->stages);
-    weft_status status = s.seconds && s.read && s.there && s.places && s.lost && p && a->stages
+    weft_status status = s.seconds && s.read && s.there && s.places && s.late && s.beside &&
+                                 s.counted && s.own && s.hosted && s.lost && s.waiting && p &&
+                                 a->stages
                              ? WEFT_OK
                              : weft_fail_memory(err);
     if (!status)
@@ -329,9 +541,10 @@ weft_status ac_look(ac_budget *a, weft_plan *plan, weft_error *err)
         if (!status)
             read_seconds(a, &p[r], &s);
     }
+    status = status ? status : read_late(a, g, &s, err);
     for (int i = 0; i < a->n_layers && !status; i++) {
         a->layers[i].rank = pipe.rank_of[weft_graph_stage_of(g, i)];
-        look_at_layer(&a->layers[i], &s);
+        status = look_at_layer(a, &a->layers[i], &s, err);
     }
     status = status ? status : find_fronts(a, err);
     for (int r = 0; r < pipe.ranks && !status; r++) {
@@ -360,6 +573,12 @@ weft_status ac_look(ac_budget *a, weft_plan *plan, weft_error *err)
     weft_free(s.read);
     weft_free(s.there);
     weft_free(s.places);
+    weft_free(s.late);
+    weft_free(s.beside);
+    weft_free(s.counted);
+    weft_free(s.own);
+    weft_free(s.hosted);
     weft_free(s.lost);
+    weft_free(s.waiting);
     return status;
 }

@@ -23,9 +23,10 @@ static void count_gone(const ac_budget *a, const ac_stage *st, const int *points
     *head = *own = 0;
     for (int i = 0; i < st->n; i++) {
         const ac_layer *l = st->layers[i];
-        const int64_t gone = ac_full_of(a, l) - ac_front_of(a, l)->points[points[i]].bytes;
-        *head += l->places * gone;
-        *own += (l->places - (i == st->tight)) * gone;
+        const ac_point *full = ac_full_of(a, l), *p = &ac_front_of(a, l)->points[points[i]];
+        const int64_t gone = l->places * (full->bytes - p->bytes);
+        *head += gone;
+        *own += gone - (i == st->tight ? full->one - p->one : 0);
     }
 }
 
@@ -69,9 +70,9 @@ bool ac_choose(const ac_budget *a, const ac_stage *st, int64_t most, double shar
     int best = -1, best_sum = -1;
     double seconds = INFINITY;
     for (int i = 0; i < st->n; i++)
-        all += st->layers[i]->places * ac_full_of(a, st->layers[i]);
+        all += st->layers[i]->places * ac_full_of(a, st->layers[i])->bytes;
     int64_t head = most - st->rest - st->head + all,
-            own = most - st->rest - st->own + all - ac_full_of(a, tight);
+            own = most - st->rest - st->own + all - ac_full_of(a, tight)->one;
     if (share >= 0) {
         head = (int64_t)(share * (double)all);
         own = INT64_MAX / 2;
@@ -80,15 +81,15 @@ bool ac_choose(const ac_budget *a, const ac_stage *st, int64_t most, double shar
     }
     const ac_front *f = ac_front_of(a, tight);
     for (int k = 0; k < f->n; k++) {
-        const int64_t mine = f->points[k].bytes, left = head - tight->places * mine,
-                      left_own = own - (tight->places - 1) * mine,
+        const int64_t mine = tight->places * f->points[k].bytes, left = head - mine,
+                      left_own = own - (mine - f->points[k].one),
                       room = left < left_own ? left : left_own;
         const int sum = st->sums.n_blocks ? ac_sums_find(&st->sums, room) : -1;
         if (room < 0 || (st->sums.n_blocks && sum < 0))
             continue;
         const ac_sum *of = sum < 0 ? NULL : &st->sums.of[st->sums.n_blocks - 1][sum];
         const double takes = f->points[k].seconds + (of ? of->seconds : 0);
-        const int64_t bytes = tight->places * mine + (of ? of->bytes : 0);
+        const int64_t bytes = mine + (of ? of->bytes : 0);
         if (takes < seconds || (takes <= seconds && bytes < best_bytes)) {
             seconds = takes;
             best_bytes = bytes;
@@ -130,9 +131,16 @@ static void copy(const ac_stage *st, const ac_choice *from, ac_choice *to)
 
 /* ---- rounds ---- */
 
-static uint64_t mark_of(const ac_stage *st, const int *points)
+/* By what is kept: two lists may keep the same, and what is asked for twice is not planned again.
+ */
+static uint64_t mark_of(const ac_budget *a, const ac_stage *st, const int *points)
 {
-    return weft_hash_bytes(0, points, (size_t)st->n * sizeof *points);
+    uint64_t mark = 0;
+    for (int i = 0; i < st->n; i++) {
+        const ac_set *kept = &ac_front_of(a, st->layers[i])->points[points[i]].kept;
+        mark = weft_hash_bytes(mark, kept, sizeof *kept);
+    }
+    return mark;
 }
 
 static bool was_tried(const ac_stage *st, uint64_t mark)
@@ -145,7 +153,7 @@ static bool was_tried(const ac_stage *st, uint64_t mark)
 
 void ac_learn(const ac_budget *a, ac_stage *st)
 {
-    const uint64_t mark = mark_of(st, st->now.points);
+    const uint64_t mark = mark_of(a, st, st->now.points);
     if (!was_tried(st, mark) && st->n_tried < WEFT_MOST_ROUNDS)
         st->tried[st->n_tried++] = mark;
     if (st->least == 0 || st->planned < st->least) {
@@ -198,7 +206,7 @@ static void consider(const ac_budget *a, ac_stage *st, beside *best)
         !best->known || (fits && !fit) ||
         (fits == fit && (fits ? faster || (same && bytes < best->bytes) : bytes < best->bytes));
     if (!better || (st->best.known && now->seconds >= st->best.seconds) ||
-        was_tried(st, mark_of(st, now->points)))
+        was_tried(st, mark_of(a, st, now->points)))
         return;
     memcpy(best->points, now->points, (size_t)st->n * sizeof(int));
     best->bytes = bytes;
@@ -250,6 +258,23 @@ static bool try_beside(const ac_budget *a, ac_stage *st, int tries)
     return best.known;
 }
 
+/* What a list of ops keeps is tried where it is faster than the best that is known: the model may
+ * have passed it by. Of large plans only if it is not far from fitting. */
+static bool try_list(const ac_budget *a, ac_stage *st)
+{
+    const bool small = (int64_t)a->n_values * a->n_stages <= SLOW;
+    for (int list = 0; list < AC_LISTS; list++) {
+        for (int i = 0; i < st->n; i++)
+            st->now.points[i] = ac_front_of(a, st->layers[i])->n + list;
+        ac_choice_weigh(a, st, &st->now);
+        const bool faster = !st->best.known || st->now.seconds < st->best.seconds;
+        if (faster && (small || foresee(st, &st->now) <= a->limit + a->limit / 16) &&
+            !was_tried(st, mark_of(a, st, st->now.points)))
+            return true;
+    }
+    return false;
+}
+
 void ac_try_next(const ac_budget *a, ac_stage *st, int tries)
 {
     const int64_t off = st->planned - st->now.model;
@@ -265,13 +290,13 @@ void ac_try_next(const ac_budget *a, ac_stage *st, int tries)
             up += (st->exceeds - up) / 2;
             ac_choose(a, st, up, -1, &st->now);
         }
-        if (!was_tried(st, mark_of(st, st->now.points)))
+        if (!was_tried(st, mark_of(a, st, st->now.points)))
             return;
     }
     ac_choose_least(a, st, &st->now);
-    if (!st->best.known && !was_tried(st, mark_of(st, st->now.points)))
+    if (!st->best.known && !was_tried(st, mark_of(a, st, st->now.points)))
         return;
-    st->settled = !try_beside(a, st, tries);
+    st->settled = !try_list(a, st) && !try_beside(a, st, tries);
     if (st->settled && st->best.known)
         copy(st, &st->best, &st->now);
 }

@@ -15,6 +15,7 @@ typedef struct random_block {
     ac_block block;
     ac_node nodes[MOST];
     ac_value values[3 * MOST];
+    ac_wait waits[2];
     int ins[MOST][MOST_INS], outs[MOST][2];
 } random_block;
 
@@ -28,9 +29,11 @@ static void make(random_block *r, uint64_t seed)
 {
     uint64_t at = 0;
     const int n = 2 + below(seed, &at, MOST - 1);
-    *r = (random_block){.block = {r->nodes, n, r->values, 3}};
+    *r = (random_block){
+        .block = {.nodes = r->nodes, .n_nodes = n, .values = r->values, .n_values = 3}};
     for (int i = 0; i < 3; i++)
-        r->values[i] = (ac_value){-1, i ? below(seed, &at, 3) : 0, false, i};
+        r->values[i] = (ac_value){
+            .maker = -1, .bytes = i ? below(seed, &at, 3) : 0, .id = i, .one = below(seed, &at, 3)};
     for (int i = 0; i < n; i++) {
         ac_node *node = &r->nodes[i];
         *node = (ac_node){.seconds = below(seed, &at, 8),
@@ -44,9 +47,20 @@ static void make(random_block *r, uint64_t seed)
         for (int k = 0; k < node->n_outs; k++) {
             r->outs[i][k] = r->block.n_values;
             r->values[r->block.n_values++] =
-                (ac_value){i, below(seed, &at, 6), !node->always && below(seed, &at, 2), 0};
+                (ac_value){.maker = i,
+                           .bytes = below(seed, &at, 6),
+                           .read = !node->always && below(seed, &at, 2),
+                           .one = below(seed, &at, 4),
+                           .held = seed % 2 ? below(seed, &at, 5) : 0};
         }
     }
+    r->block.waits = r->waits;
+    r->block.n_waits = seed % 2 ? 2 : 0;
+    for (int i = 0; i < r->block.n_waits; i++)
+        r->waits[i] = (ac_wait){.with = below(seed, &at, r->block.n_values + 1) - 1,
+                                .host = 3 + below(seed, &at, r->block.n_values - 3),
+                                .there = below(seed, &at, 4),
+                                .alone = below(seed, &at, 4)};
 }
 
 /* No set is better than the front, and every point of it is what it says. */
@@ -86,8 +100,11 @@ static void test_by_hand(void **state)
 {
     static const int ins[3][1] = {{0}, {1}, {2}}, outs[3][1] = {{1}, {2}, {3}};
     ac_node nodes[3];
-    ac_value values[4] = {{-1, 0, true, 0}, {0, 5, false, 1}, {1, 2, false, 2}, {2, 9, true, 3}};
-    const ac_block block = {nodes, 3, values, 4};
+    ac_value values[4] = {{.maker = -1, .read = true},
+                          {.maker = 0, .bytes = 5, .one = 5, .id = 1},
+                          {.maker = 1, .bytes = 2, .one = 2, .id = 2},
+                          {.maker = 2, .bytes = 9, .one = 9, .id = 3, .read = true}};
+    const ac_block block = {.nodes = nodes, .n_nodes = 3, .values = values, .n_values = 4};
     ac_front f;
     (void)state;
     for (int i = 0; i < 3; i++)
@@ -103,6 +120,40 @@ static void test_by_hand(void **state)
     assert_int_equal(f.points[2].bytes, 9);
     assert_true(f.points[2].seconds == 0);
     ac_front_release(&f);
+}
+
+/* Two: a gradient of a weight reads the second one, and waits with a gradient of 4 bytes. Kept,
+ * both wait in two places (18 and 3); made again of the first, if that is kept and no smaller, in
+ * one. Made of nothing kept, nothing waits. In the first one's place the gradient takes 1 more. */
+static void test_what_waits(void **state)
+{
+    static const int ins[2][1] = {{0}, {1}}, outs[2][1] = {{1}, {2}};
+    ac_node nodes[2];
+    ac_value values[3] = {{.maker = -1, .read = true},
+                          {.maker = 0, .bytes = 10, .one = 5, .id = 1},
+                          {.maker = 1, .bytes = 21, .one = 9, .held = 12, .id = 2, .read = true}};
+    const ac_wait in_place = {.with = 2, .host = 1, .there = 1, .alone = 4},
+                  always = {.with = -1, .host = 1, .there = 1, .alone = 4};
+    ac_block block = {.nodes = nodes, .n_nodes = 2, .values = values, .n_values = 3};
+    const ac_set first = {{1}}, second = {{2}}, none = {{0}};
+    (void)state;
+    for (int i = 0; i < 2; i++)
+        nodes[i] =
+            (ac_node){.seconds = 1 + i, .ins = ins[i], .outs = outs[i], .n_ins = 1, .n_outs = 1};
+    assert_int_equal(ac_weigh(&block, &second).bytes, 21);
+    assert_int_equal(ac_weigh(&block, &second).one, 9);
+    assert_int_equal(ac_weigh(&block, &none).bytes, 0);
+    assert_int_equal(ac_weigh(&block, &first).bytes, 10); /* 9 are more than 5 */
+    values[1].one = 9;
+    assert_int_equal(ac_weigh(&block, &first).bytes, 22);
+    assert_int_equal(ac_weigh(&block, &first).one, 9);
+    block.waits = &in_place;
+    block.n_waits = 1;
+    assert_int_equal(ac_weigh(&block, &first).bytes, 23);
+    assert_int_equal(ac_weigh(&block, &second).bytes, 25);
+    assert_int_equal(ac_weigh(&block, &none).bytes, 0);
+    block.waits = &always;
+    assert_int_equal(ac_weigh(&block, &none).bytes, 4);
 }
 
 static void test_sums(void **state)
@@ -149,6 +200,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_by_hand),
+        cmocka_unit_test(test_what_waits),
         cmocka_unit_test(test_fronts),
         cmocka_unit_test(test_sums),
     };
