@@ -19,6 +19,7 @@ static const struct known {
     const char *name, *plugin;
 } known[] = {{"ckpt", "ckpt"},
              {"convert", "hf"},
+             {"disk", "disk"},
              {"flight", "flight"},
              {"profile", "profile"},
              {"tokenize", "text"}};
