@@ -138,6 +138,8 @@ static weft_status measure(disk *self, int64_t bytes, weft_error *err)
         rate[writes] = (double)n / (seconds + 1e-9);
     }
     weft_free(memory);
+    self->queue.read = self->queue.written = 0; /* that was no step's */
+    self->queue.waited_s = self->queue.busy_s = 0;
     const bool slow = rate[0] < self->floor || rate[1] < self->floor;
     return s || !slow
                ? s
