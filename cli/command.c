@@ -17,11 +17,8 @@
 /* Commands of weft's own plugins. Any other plugin's command is called as the plugin is. */
 static const struct known {
     const char *name, *plugin;
-} known[] = {{"ckpt", "ckpt"},
-             {"convert", "hf"},
-             {"flight", "flight"},
-             {"profile", "profile"},
-             {"tokenize", "text"}};
+} known[] = {{"ckpt", "ckpt"},     {"convert", "hf"},      {"disk", "disk"},
+             {"flight", "flight"}, {"profile", "profile"}, {"tokenize", "text"}};
 
 enum { N_KNOWN = sizeof known / sizeof known[0] };
 

@@ -112,6 +112,19 @@ static json_t *programs_of(const weft_lowered *l)
     return out;
 }
 
+/* What lies far does so for the whole step: [where, bytes]; null: nothing does. */
+static json_t *far_of(const weft_plan *plan)
+{
+    weft_text where = {0};
+    if (!plan->states.far_bytes)
+        return json_null();
+    if (plan->far && plan->far->describe)
+        plan->far->describe(plan->far_self, &where);
+    json_t *far = json_pack("[o,I]", text_of(&where), (json_int_t)plan->states.far_bytes);
+    weft_text_release(&where);
+    return far;
+}
+
 static weft_status add_memory(json_t *page, const weft_plan *plan, weft_error *err)
 {
     const weft_lowered *l = plan->lowered[WEFT_MODE_TRAIN];
@@ -129,9 +142,9 @@ static weft_status add_memory(json_t *page, const weft_plan *plan, weft_error *e
         return s;
     }
     json_t *memory = json_pack(
-        "{s:i, s:i, s:i, s:o, s:o, s:o, s:o}", "rank", plan->rank, "positions", l->n_positions,
+        "{s:i, s:i, s:i, s:o, s:o, s:o, s:o, s:o}", "rank", plan->rank, "positions", l->n_positions,
         "columns", l->n_positions < COLUMNS ? l->n_positions : COLUMNS, "classes", classes,
-        "curves", list, "programs", programs_of(l), "buffers", buffers_of(l));
+        "curves", list, "programs", programs_of(l), "buffers", buffers_of(l), "far", far_of(plan));
     return json_object_set_new(page, "memory", memory) ? weft_fail_memory(err) : WEFT_OK;
 }
 

@@ -118,7 +118,9 @@ static void add_memory(json_t *o, const weft_plan *plan)
     json_t *memory = json_object();
     add_bytes(memory, "total", (int64_t)weft_plan_bytes(plan));
     for (int i = 0; i < plan->states.n; i++)
-        add_bytes(memory, state_class(&plan->states.list[i]), plan->states.list[i].bytes);
+        if (!plan->states.list[i].far)
+            add_bytes(memory, state_class(&plan->states.list[i]), plan->states.list[i].bytes);
+    add_bytes(memory, "far", held.far);
     add_bytes(memory, "cache", held.caches);
     add_bytes(memory, "inputs", held.inputs);
     add_bytes(memory, "checkpoint buffer", held.store);

@@ -77,6 +77,22 @@ static weft_task_time shift_on(course *c, const weft_instruction *in, double sec
     return (weft_task_time){start, c->ring};
 }
 
+static bool is_far(const weft_instruction *in)
+{
+    return in->kind == WEFT_FETCH || in->kind == WEFT_EVICT;
+}
+
+bool weft_course_sums(const weft_instruction *in)
+{
+    return in->kind == WEFT_FETCH && in->node->ins[0]->kind == WEFT_STATE_STEP;
+}
+
+/* Has the disk nothing to do with it? */
+static bool begins_sum(const course *c, const weft_instruction *in)
+{
+    return weft_course_sums(in) && !c->summed[in->transfer];
+}
+
 /* One transfer after the other, both ways: it is one disk. */
 static weft_task_time far_on(course *c, const weft_instruction *in, double start, double seconds)
 {
@@ -85,9 +101,17 @@ static weft_task_time far_on(course *c, const weft_instruction *in, double start
     return (weft_task_time){start, c->far};
 }
 
-static bool is_far(const weft_instruction *in)
+/* Zeros, from no disk. */
+static weft_task_time begin_sum(course *c, const weft_instruction *in, double start)
 {
-    return in->kind == WEFT_FETCH || in->kind == WEFT_EVICT;
+    weft_instruction zeros = *in;
+    zeros.kind = WEFT_ZERO_FILL;
+    zeros.n_ins = 0;
+    zeros.tensors = &in->tensors[in->n_ins];
+    const double end = start + weft_roofline_cost(c->r, c->l, &zeros).seconds;
+    c->summed[in->transfer] = true;
+    c->arrives[in->transfer] = c->queue[queue_of(c, in->queue)] = end;
+    return (weft_task_time){start, end};
 }
 
 static bool goes_beside(const course *c, const weft_instruction *in)
@@ -129,6 +153,8 @@ static void slow_down(course *c, const weft_instruction *in, double seconds)
 static weft_task_time pass_queue(course *c, const weft_instruction *in, double seconds,
                                  double start, weft_task_time *on_queue)
 {
+    if (begins_sum(c, in))
+        return *on_queue = begin_sum(c, in, start);
     const bool beside = goes_beside(c, in);
     const double end = beside ? start : start + seconds;
     c->queue[queue_of(c, in->queue)] = end;
@@ -287,6 +313,7 @@ weft_status weft_course_begin(weft_course *c, weft_error *err)
     c->walk.keeps = c->r->captures;
     c->walk.communicates = c->r->captures_sent;
     c->arrives = weft_alloc_zero((size_t)c->l->n_transfers + 1, sizeof *c->arrives);
+    c->summed = weft_alloc_zero((size_t)c->l->n_transfers + 1, sizeof *c->summed);
     for (int i = 0; i < c->l->n_programs + c->l->n_variants; i++)
         longest = c->l->programs[i].n > longest ? c->l->programs[i].n : longest;
     for (int i = 0; i < WEFT_REMEMBERED && ok; i++) {
@@ -294,7 +321,7 @@ weft_status weft_course_begin(weft_course *c, weft_error *err)
         ok = c->times[i] != NULL;
     }
     ok = ok && find_seconds(c);
-    return ok && c->arrives ? WEFT_OK : weft_fail_memory(err);
+    return ok && c->arrives && c->summed ? WEFT_OK : weft_fail_memory(err);
 }
 
 void weft_course_end(weft_course *c)
@@ -308,6 +335,7 @@ void weft_course_end(weft_course *c)
     weft_free(c->seconds);
     weft_free(c->host_s);
     weft_free(c->arrives);
+    weft_free(c->summed);
     for (int i = 0; i < WEFT_REMEMBERED; i++)
         weft_free(c->times[i]);
 }

@@ -28,6 +28,7 @@ typedef struct weft_course {
     double far;      /* until when far memory is at work */
     double ring;     /* when what was last sent to the next rank has come */
     double *arrives; /* by transfer: of a ring, when what it receives has come */
+    bool *summed;    /* by transfer: has it fetched a sum over micro-batches in this step? */
     weft_task_time *times[WEFT_REMEMBERED]; /* by task, modulo; of its instructions */
     double **host_s;                        /* by program: what the host takes to enqueue them */
     double **seconds; /* by program: what its instructions take, the same in each of its tasks */
@@ -48,6 +49,8 @@ void weft_course_end(weft_course *course);
 /* As far as it can: to the end, or to where it waits for another rank. Has it come further? */
 bool weft_course_advance(weft_course *course);
 bool weft_course_is_through(const weft_course *course);
+/* Does it fetch a sum over micro-batches? Each step's first is zeros, and is not read. */
+bool weft_course_sums(const weft_instruction *in);
 
 /* ---- pipeline.c; false: nobody knows yet ---- */
 

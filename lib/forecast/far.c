@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What lies in far memory, what moves between there and the device's in a step, and how long that
  * takes. */
+#include "forecast/course.h"
 #include "forecast/forecast.h"
 #include "forecast/roofline.h"
 
@@ -19,8 +20,7 @@ static void count(const weft_lowered *l, const weft_roofline *r, traffic *t)
         for (int i = 0; i < l->programs[a].n; i++) {
             const weft_instruction *in = &l->programs[a].list[i];
             const bool far = in->kind == WEFT_FETCH || in->kind == WEFT_EVICT,
-                       sum = in->kind == WEFT_FETCH &&
-                             in->node->ins[0]->kind == WEFT_STATE_STEP; /* begins with nothing */
+                       sum = weft_course_sums(in);
             const double times = weft_part_is_micro(l->programs[a].part) ? repeats - sum : 1,
                          s = times * weft_roofline_cost(r, l, in).seconds;
             if (far)

@@ -3,23 +3,17 @@
  * begins, and threads that read and write it. */
 #include "disk.h"
 
-#include <errno.h>
-#include <fcntl.h>
-#include <string.h>
-#include <sys/stat.h>
-#include <sys/statvfs.h>
 #include <unistd.h>
 #include <weft/files.h>
 
-static const char *const choices[] = {"auto", "yes", "no", NULL};
-
-enum { DIRECT_AUTO, DIRECT_YES, DIRECT_NO };
+static const char *const choices[] = {
+    [DISK_AUTO] = "auto", [DISK_DIRECT] = "yes", [DISK_CACHED] = "no", NULL};
 
 typedef struct disk {
     const weft_host *host;
     const char *dir, *read_rate, *write_rate, *slowest;
     int64_t threads;
-    int direct;
+    int direct; /* a disk_direct */
     bool verify;
     weft_far_rates rates; /* 0: not known */
     double floor;         /* bytes a second; 0: any will do */
@@ -55,7 +49,9 @@ static const weft_param params[] = {
              "4,096."},
     {.name = "read_rate",
      WEFT_TEXT(disk, read_rate),
-     .help = "Bytes that the disk reads in a second, as 3 GB, for the plan; not set: not known."},
+     .help =
+         "Bytes that the disk reads in a second, as 3 GB, for the plan; `weft disk DIR` measures "
+         "both. Not set: not known."},
     {.name = "write_rate",
      WEFT_TEXT(disk, write_rate),
      .help = "Bytes that it writes in a second."},
@@ -89,112 +85,6 @@ static weft_status create(void *self_, weft_error *err)
 static const char *folder_of(const disk *self)
 {
     return *self->dir ? self->dir : self->host->dir ? self->host->dir : "/tmp";
-}
-
-static weft_where at(const disk *self)
-{
-    return weft_params_where(self->host->params, "dir");
-}
-
-/* ---- the file ---- */
-
-/* Where the file system has no files without a name, one loses it at once. */
-static int open_named(const char *dir)
-{
-    char *path = weft_format("%s/.weft-far-%ld-%lld", dir, (long)getpid(), (long long)weft_utc());
-    int fd = path ? weft_open_to_write(path, WEFT_WRITE_NEW) : -1;
-    if (fd >= 0)
-        unlink(path);
-    weft_free(path);
-    return fd;
-}
-
-static int open_scratch(const char *dir, int direct)
-{
-    int fd = open(dir, O_TMPFILE | O_RDWR | O_CLOEXEC | direct, S_IRUSR | S_IWUSR);
-    if (fd >= 0 || (errno != EOPNOTSUPP && errno != EISDIR && errno != ENOENT) || direct)
-        return fd;
-    fd = open_named(dir);
-    if (fd >= 0)
-        fchmod(fd, S_IRUSR | S_IWUSR);
-    return fd;
-}
-
-/* May it be read so? Some file systems say so only then. */
-static bool reads_directly(int fd)
-{
-    char *room = weft_alloc(2 * DISK_BLOCK);
-    const bool grown = room && ftruncate(fd, DISK_BLOCK) == 0;
-    char *aligned = room ? room + (DISK_BLOCK - (uintptr_t)room % DISK_BLOCK) : NULL;
-    const bool reads = grown && pread(fd, aligned, DISK_BLOCK, 0) == DISK_BLOCK;
-    weft_free(room);
-    return reads;
-}
-
-static weft_status open_file(disk *self, weft_error *err)
-{
-    disk_queue *q = &self->queue;
-    const char *dir = folder_of(self);
-    weft_status s = *self->dir ? WEFT_OK : weft_make_dirs(dir, err);
-    if (s)
-        return s;
-    if (self->direct != DIRECT_NO) {
-        q->fd = open_scratch(dir, O_DIRECT);
-        if (q->fd >= 0 && !reads_directly(q->fd)) {
-            close(q->fd);
-            q->fd = -1;
-        }
-        q->direct = q->fd >= 0;
-    }
-    if (self->direct == DIRECT_YES && q->fd < 0)
-        return weft_fail(err, WEFT_ERR_INPUT, weft_params_where(self->host->params, "direct"),
-                         "[disk] direct = yes: %s: the file system has no direct access; say auto",
-                         dir);
-    if (q->fd < 0)
-        q->fd = open_scratch(dir, 0);
-    if (q->fd < 0)
-        return weft_fail(err, WEFT_ERR_INPUT, at(self), "%s: cannot hold a scratch file: %s", dir,
-                         strerror(errno));
-    if (!q->direct && self->direct == DIRECT_AUTO)
-        weft_inform(self->host,
-                    "disk: %s has no direct access: what is moved passes through the page cache, "
-                    "and is dropped from it",
-                    dir);
-    return WEFT_OK;
-}
-
-static weft_status refuse_room(const disk *self, int64_t bytes, int why, weft_error *err)
-{
-    struct statvfs fs;
-    weft_text needs = {0}, has = {0};
-    weft_print_bytes(&needs, (double)bytes);
-    if (fstatvfs(self->queue.fd, &fs) == 0)
-        weft_print_bytes(&has, (double)fs.f_bavail * (double)fs.f_frsize);
-    weft_status s = weft_fail(err, WEFT_ERR_INPUT, at(self),
-                              "%s cannot hold the %s that lie far on a rank: %s; it has %s free",
-                              folder_of(self), weft_text_get(&needs), strerror(why),
-                              has.size ? weft_text_get(&has) : "an unknown number of bytes");
-    weft_text_release(&needs);
-    weft_text_release(&has);
-    return s;
-}
-
-/* All of it now, so that no later write finds the disk full. */
-static weft_status take_room(const disk *self, int64_t bytes, weft_error *err)
-{
-    struct statvfs fs;
-    int why = 0;
-    if (fallocate(self->queue.fd, 0, 0, bytes) == 0)
-        return WEFT_OK;
-    why = errno;
-    if (why == EOPNOTSUPP || why == ENOSYS) {
-        why = fstatvfs(self->queue.fd, &fs) ? errno : 0;
-        if (!why && (double)fs.f_bavail * (double)fs.f_frsize < (double)bytes)
-            why = ENOSPC;
-        if (!why && ftruncate(self->queue.fd, bytes))
-            why = errno;
-    }
-    return why ? refuse_room(self, bytes, why, err) : WEFT_OK;
 }
 
 /* ---- the service ---- */
@@ -233,30 +123,23 @@ static weft_status wait_far(void *self_, weft_request *request, weft_error *err)
     return s;
 }
 
-static weft_status once(disk *self, bool writes, char *memory, int64_t n, double *rate,
-                        weft_error *err)
-{
-    weft_request *request = NULL;
-    const double since = weft_now();
-    weft_status s = move(self, writes, 0, n, memory, &request, err);
-    s = s ? s : wait_far(self, request, err);
-    *rate = (double)n / (weft_now() - since + 1e-9);
-    return s;
-}
-
 /* Zeros over zeros. */
 static weft_status measure(disk *self, int64_t bytes, weft_error *err)
 {
     enum { MOST = 64 << 20 };
     const int64_t n = bytes < MOST ? bytes : MOST;
-    double rate[2] = {0, 0};
+    double seconds = 0, rate[2] = {0, 0};
     if (self->floor <= 0)
         return WEFT_OK;
     char *memory = weft_alloc_zero(1, (size_t)n);
     weft_status s = memory ? WEFT_OK : weft_fail_memory(err);
-    for (int writes = 1; writes >= 0 && !s; writes--)
-        s = once(self, writes, memory, n, &rate[writes], err);
+    for (int writes = 1; writes >= 0 && !s; writes--) {
+        s = disk_queue_time(&self->queue, writes, 0, memory, n, &seconds, err);
+        rate[writes] = (double)n / (seconds + 1e-9);
+    }
     weft_free(memory);
+    self->queue.read = self->queue.written = 0; /* that was no step's */
+    self->queue.waited_s = self->queue.busy_s = 0;
     const bool slow = rate[0] < self->floor || rate[1] < self->floor;
     return s || !slow
                ? s
@@ -270,10 +153,15 @@ static weft_status reserve(void *self_, int64_t bytes, weft_error *err)
 {
     disk *self = self_;
     disk_queue *q = &self->queue;
-    q->io = weft_io_system();
-    q->name = folder_of(self);
-    weft_status s = open_file(self, err);
-    s = s ? s : take_room(self, bytes, err);
+    const weft_where at = weft_params_where(self->host->params, "dir");
+    weft_status s = *self->dir ? WEFT_OK : weft_make_dirs(folder_of(self), err);
+    s = s ? s : disk_file_open(q, folder_of(self), (disk_direct)self->direct, at, err);
+    if (!s && !q->direct && self->direct == DISK_AUTO)
+        weft_inform(self->host,
+                    "disk: %s has no direct access: what is moved passes through the page cache, "
+                    "and is dropped from it",
+                    q->name);
+    s = s ? s : disk_file_reserve(q, bytes, at, err);
     if (!s && self->verify &&
         !(q->sums = weft_alloc_zero((size_t)(bytes / DISK_BLOCK) + 1, sizeof *q->sums)))
         s = weft_fail_memory(err);
@@ -286,10 +174,35 @@ static void drain(void *self)
     disk_queue_drain(&((disk *)self)->queue);
 }
 
+/* What the run has measured beside what its plan was told. */
+static void tell_rates(const disk *self)
+{
+    const disk_queue *q = &self->queue;
+    const weft_far_rates *r = &self->rates;
+    const double all = (double)(q->read + q->written), busy = q->busy_s;
+    if (all <= 0 || busy <= 0)
+        return;
+    weft_inform(
+        self->host,
+        "disk: %.4g GB read and %.4g GB written in %.3g s at work, %.3g GB a second; waited "
+        "for %.3g s",
+        (double)q->read / 1e9, (double)q->written / 1e9, busy, all / busy / 1e9, q->waited_s);
+    if (r->read <= 0 || r->write <= 0) {
+        weft_inform(self->host, "disk: `weft disk %s` measures the rates that a plan wants",
+                    folder_of(self));
+        return;
+    }
+    const double planned = (double)q->read / r->read + (double)q->written / r->write;
+    weft_inform(self->host,
+                "disk: that is %.2f times the %.3g s that [disk] read_rate and write_rate promise",
+                busy / planned, planned);
+}
+
 static void close_disk(void *self_)
 {
     disk *self = self_;
     disk_queue_stop(&self->queue);
+    tell_rates(self);
     if (self->queue.fd >= 0)
         close(self->queue.fd);
     self->queue.fd = -1;
@@ -323,11 +236,13 @@ static int counts(void *self_, weft_report *list)
     list[0] = (weft_report){"disk.read_gb", (double)(q->read - told->read) / 1e9};
     list[1] = (weft_report){"disk.written_gb", (double)(q->written - told->written) / 1e9};
     list[2] = (weft_report){"disk.waited_s", q->waited_s - told->waited_s};
+    list[3] = (weft_report){"disk.busy_s", q->busy_s - told->busy_s};
     told->read = q->read;
     told->written = q->written;
     told->waited_s = q->waited_s;
+    told->busy_s = q->busy_s;
     pthread_mutex_unlock(&q->lock);
-    return 3;
+    return 4;
 }
 
 static const weft_far far = {.size = sizeof far,
@@ -343,6 +258,7 @@ static const weft_far far = {.size = sizeof far,
 
 static const weft_contribution contributions[] = {
     {.kind = WEFT_SERVICE, .service = "far", .table = &far},
+    {.kind = WEFT_COMMAND, .command = &disk_command},
     {.kind = WEFT_END},
 };
 

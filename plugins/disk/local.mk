@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 noinst_LTLIBRARIES += plugins/disk/libdisk.la
 plugins_disk_libdisk_la_SOURCES = \
+	plugins/disk/command.c \
 	plugins/disk/disk.c \
 	plugins/disk/disk.h \
+	plugins/disk/file.c \
 	plugins/disk/queue.c
 
 EXTRA_LTLIBRARIES += plugins/disk/disk.la

@@ -122,7 +122,8 @@ static bool take(disk_queue *q, piece *p)
     *p = (piece){m, at, left < room ? left : room, m->memory + m->next};
     m->next += p->n;
     m->moving++;
-    q->moving++;
+    if (q->moving++ == 0)
+        q->since = weft_now();
     return true;
 }
 
@@ -137,7 +138,8 @@ static void finish(disk_queue *q, const piece *p, const char *why)
     }
     *(m->writes ? &q->written : &q->read) += p->n;
     m->moving--;
-    q->moving--;
+    if (--q->moving == 0)
+        q->busy_s += weft_now() - q->since;
     pthread_cond_broadcast(&q->changed);
 }
 
@@ -241,5 +243,16 @@ weft_status disk_queue_wait(disk_queue *q, disk_move *m, weft_error *err)
                     : m->failed  ? weft_fail(err, WEFT_ERR_IO, WEFT_NOWHERE, "%s", m->failed)
                                  : WEFT_OK;
     weft_free(m->failed);
+    return s;
+}
+
+weft_status disk_queue_time(disk_queue *q, bool writes, int64_t at, char *memory, int64_t n,
+                            double *seconds, weft_error *err)
+{
+    disk_move m = {.at = at, .n = n, .memory = memory, .writes = writes};
+    const double since = weft_now();
+    disk_queue_add(q, &m);
+    weft_status s = disk_queue_wait(q, &m, err);
+    *seconds = weft_now() - since;
     return s;
 }

@@ -221,12 +221,32 @@ static void test_drain(void **state)
     weft_free(room);
 }
 
+/* It is at work while any piece moves, however many do; and not in between. */
+static void test_busy(void **state)
+{
+    (void)state;
+    bench b;
+    weft_error err = {0};
+    double writing = 0, reading = 0;
+    char *room = weft_alloc_zero(1, BYTES);
+    begin(&b, false);
+    assert_int_equal(disk_queue_time(&b.q, true, 0, room, BYTES, &writing, &err), WEFT_OK);
+    usleep(100000);
+    assert_int_equal(disk_queue_time(&b.q, false, 0, room, BYTES, &reading, &err), WEFT_OK);
+    assert_true(b.q.busy_s > 0 && b.q.busy_s <= writing + reading);
+    assert_int_equal(b.q.read, BYTES);
+    assert_int_equal(b.q.written, BYTES);
+    end(&b);
+    weft_free(room);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_any_place),    cmocka_unit_test(test_short_calls),
         cmocka_unit_test(test_many_at_once), cmocka_unit_test(test_each_call_fails),
         cmocka_unit_test(test_changed_bits), cmocka_unit_test(test_drain),
+        cmocka_unit_test(test_busy),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
