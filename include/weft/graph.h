@@ -117,6 +117,7 @@ struct weft_value {
     bool recompute;         /* a pass may set: do not keep for the backward, compute again */
     bool fetch;             /* a pass may set: observers get it whenever it is made */
     bool frozen;            /* parameters: see weft_freeze */
+    bool shapes;            /* a node was made that takes its dims: `like` */
     bool trains;            /* once differentiated: it has a gradient, since something that is
                                trained needs one */
     const char *updated_by; /* parameters, state: the plugin that called weft_set_update for it;

@@ -379,7 +379,7 @@ static const char *needed_by(const weft_graph *g, const weft_value *v)
                      : v->updated_by ? v->updated_by
                      : v->gradient   ? v->gradient->name
                                      : NULL;
-    for (const weft_node *n = g->first; n && !by; n = n->next) /* the whole graph: at last */
+    for (const weft_node *n = v->shapes ? g->first : NULL; n && !by; n = n->next)
         by = n->like == v ? n->outs[0]->name : NULL;
     return by;
 }

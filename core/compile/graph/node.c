@@ -173,6 +173,8 @@ weft_node *weft_node_new(weft_graph *g, const weft_node_spec *spec)
                      .scope = spec->scope,
                      .every = 1,
                      .by = g->by};
+    if (spec->like)
+        spec->like->shapes = true;
     if (spec->n_attrs)
         memcpy(attrs, spec->attrs, (size_t)spec->n_attrs * sizeof *attrs);
     for (int i = 0; i < spec->n_ins; i++) {

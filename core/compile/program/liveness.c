@@ -74,9 +74,8 @@ static bool runs_here(const weft_compiler *c, const weft_node *n, int axis)
 {
     if (weft_node_sends(n))
         return weft_compile_is_sender(c, n) || weft_layout_held(n->outs[0]->layout, c->l->coord);
-    if (is_over(n, axis))
-        return true;
-    for (int i = 0; i < n->n_outs; i++)
+    const bool over = is_over(n, axis);
+    for (int i = 0; i < n->n_outs && !over; i++)
         if (!weft_layout_held(n->outs[i]->layout, c->l->coord))
             return false;
     return true;
@@ -84,13 +83,11 @@ static bool runs_here(const weft_compiler *c, const weft_node *n, int axis)
 
 static bool is_wanted(const weft_compiler *c, const weft_node *n, int axis)
 {
-    if (weft_node_sends(n) || is_over(n, axis))
-        return true;
-    for (int i = 0; i < n->n_outs; i++)
-        if (c->root[n->outs[i]->id] || n->outs[i]->update_of || n->outs[i]->fetch ||
-            weft_node_is(n, WEFT_OP_PARAMETER | WEFT_OP_STATE))
-            return true;
-    return false;
+    bool wanted = weft_node_sends(n) || is_over(n, axis);
+    for (int i = 0; i < n->n_outs && !wanted; i++)
+        wanted = c->root[n->outs[i]->id] || n->outs[i]->update_of || n->outs[i]->fetch ||
+                 weft_node_is(n, WEFT_OP_PARAMETER | WEFT_OP_STATE);
+    return wanted;
 }
 
 /* What is everywhere is made by those who read it; whatever goes over the axis of stages, by all.
@@ -133,14 +130,6 @@ static void find_stage(weft_compiler *c, const weft_node *n, int axis)
         }
     if (*stage < 0)
         *stage = weft_lowered_first_stage(c->l);
-}
-
-/* Readers stand behind, so their stages are known. */
-static void find_stages(weft_compiler *c, int axis)
-{
-    for (const weft_node *n = c->g->last; n; n = n->prev)
-        if (n->mark)
-            find_stage(c, n, axis);
 }
 
 /* What is shifted is sent from where it lies until the first reader of what comes in its place, or
@@ -254,17 +243,33 @@ static int turn_of(const weft_compiler *c, const weft_node *n)
     return !weft_compile_is_sender(c, n) ? 0 : weft_part_is_micro(n->part) ? 2 : 1;
 }
 
-static void fill_program(weft_compiler *c, weft_program *p)
+static void fill_program(weft_compiler *c, weft_node *const *live, int n_live, weft_program *p)
 {
     p->from = c->n;
     for (int turn = 0; turn < 3; turn++)
-        for (weft_node *n = c->g->first; n; n = n->next) {
-            if (!n->mark || !is_of(c, n, p) || turn_of(c, n) != turn)
-                continue;
-            c->position[n->id] = c->n;
-            c->order[c->n++] = n;
-        }
+        for (int i = 0; i < n_live; i++)
+            if (is_of(c, live[i], p) && turn_of(c, live[i]) == turn) {
+                c->position[live[i]->id] = c->n;
+                c->order[c->n++] = live[i];
+            }
     p->to = c->n;
+}
+
+/* Readers stand behind, so their stages are known. Most nodes may be other ranks'. */
+static weft_status fill_programs(weft_compiler *c, int axis)
+{
+    const int end = c->g->n_nodes + 1;
+    weft_node **live = weft_alloc_zero((size_t)end, sizeof *live);
+    int from = end;
+    for (weft_node *n = c->g->last; live && n; n = n->prev)
+        if (n->mark) {
+            find_stage(c, n, axis);
+            live[--from] = n;
+        }
+    for (int i = 0; live && i < c->l->n_programs; i++)
+        fill_program(c, live + from, end - from, &c->l->programs[i]);
+    weft_free(live);
+    return live ? WEFT_OK : weft_fail_memory(c->err);
 }
 
 /* Is there work of this part and stage here? */
@@ -303,27 +308,20 @@ weft_status weft_compile_order(weft_compiler *c)
     if (!g->has_parts)
         return weft_fail(c->err, WEFT_ERR_INTERNAL, WEFT_NOWHERE,
                          "the graph's nodes have no parts yet");
-    weft_status s = make_programs(c);
-    if (s)
-        return s;
     mark_live(c);
-    int axis = weft_graph_stage_axis(g);
-    s = axis >= 0 ? mark_held(c, axis) : WEFT_OK;
-    if (s)
-        return s;
-    find_stages(c, axis);
-    for (int i = 0; i <= g->n_nodes; i++)
-        c->position[i] = -1;
-    for (int i = 0; i < c->l->n_programs; i++)
-        fill_program(c, &c->l->programs[i]);
-    for (const weft_node *n = g->first; n; n = n->next)
+    const int axis = weft_graph_stage_axis(g);
+    weft_status s = make_programs(c);
+    s = s || axis < 0 ? s : mark_held(c, axis);
+    memset(c->position, -1, ((size_t)g->n_nodes + 1) * sizeof *c->position);
+    s = s ? s : fill_programs(c, axis);
+    for (const weft_node *n = s ? NULL : g->first; n; n = n->next)
         if (n->mark && n->part == WEFT_PART_W && c->position[n->id] < 0)
             return weft_fail(
                 c->err, WEFT_ERR_INTERNAL, WEFT_NOWHERE,
                 "%s waits for a task of part %s, of which the schedule has none in stage %d",
                 n->n_outs ? n->outs[0]->name : n->op->name, weft_part_name(n->part),
                 c->stage[n->id]);
-    s = weft_compile_group(c);
+    s = s ? s : weft_compile_group(c);
     s = s ? s : weft_compile_early(c);
     if (!s)
         find_last_uses(c);
