@@ -5,7 +5,9 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 static const char *const auto_word[] = {"auto", NULL};
 static const char *const shifts[] = {"auto", "none", "places", NULL};
@@ -126,10 +128,23 @@ static bool want(void *self, int64_t step, bool last)
     return last || (m->every > 0 && step % m->every == 0);
 }
 
+static void look_at_data(const images *m, weft_graph *g)
+{
+    if (!weft_graph_has_field(g, "image"))
+        weft_graph_fail(g, WEFT_ERR_INPUT, weft_params_where(m->host->weft, "plugins"),
+                        "[weft] plugins lists images, which is for models that make pictures, as "
+                        "flux does, and the data have no 'image'; leave it out (texts are written "
+                        "by the plugin sample)");
+}
+
 /* The model is there: its sizes. */
 static void look(void *self, weft_graph *g)
 {
     images *m = self;
+    if (weft_graph_mode(g) == WEFT_MODE_TRAIN) {
+        look_at_data(m, g);
+        return;
+    }
     m->model = (images_model){.rows = weft_graph_size(g, "image_rows"),
                               .columns = weft_graph_size(g, "image_columns"),
                               .channels = weft_graph_size(g, "packed") / 4,
@@ -147,6 +162,55 @@ static void look(void *self, weft_graph *g)
 }
 
 /* ---- the pictures' file ---- */
+
+/* Pictures of training say whose they are: those of the same run folder are replaced by the next,
+ * and no other file is. */
+static const char in_run[] = "run";
+
+static char *folder_of(const images *m)
+{
+    return m->host->dir ? realpath(m->host->dir, NULL) : NULL;
+}
+
+static bool is_own(const images *m)
+{
+    weft_folder *f = NULL;
+    weft_error why = {0};
+    const char *run = NULL;
+    char *folder = folder_of(m);
+    if (folder && !weft_folder_open(weft_io_system(), m->file, &f, &why))
+        run = weft_folder_metadata(f, in_run);
+    const bool own = run && strcmp(run, folder) == 0;
+    weft_folder_destroy(f);
+    free(folder);
+    weft_error_release(&why);
+    return own;
+}
+
+static bool is_same(const char *path, const struct stat *file)
+{
+    struct stat st;
+    return *path && stat(path, &st) == 0 && st.st_dev == file->st_dev && st.st_ino == file->st_ino;
+}
+
+/* Is there a file that somebody else has made? Prompts and data are among those. */
+static weft_status check_name(const images *m, weft_error *err)
+{
+    const weft_where at = weft_params_where(m->host->params, "file");
+    struct stat st;
+    if (m->host->rank != 0 || !*m->file || stat(m->file, &st) != 0)
+        return WEFT_OK;
+    for (int i = 0; i < 2; i++)
+        if (is_same(i ? m->empty_path : m->prompts_path, &st))
+            return weft_fail(err, WEFT_ERR_INPUT, at,
+                             "[images] file: %s is the file of `%s`; name another", m->file,
+                             i ? "empty" : "prompts");
+    return is_own(m) ? WEFT_OK
+                     : weft_fail(err, WEFT_ERR_INPUT, at,
+                                 "[images] file: %s is there already, and not of this run; name "
+                                 "another",
+                                 m->file);
+}
 
 static char *path_of(const images *m, const weft_run_view *run)
 {
@@ -169,10 +233,20 @@ static weft_status save(const images *m, const float *pictures, const char *path
     snprintf(text[1], sizeof text[1], "%g", m->cfg);
     snprintf(text[2], sizeof text[2], "%" PRIu64, m->seed);
     snprintf(text[3], sizeof text[3], "%g", m->guidance);
-    const char *const metadata[] = {
-        "steps", text[0], "cfg", text[1], "seed", text[2], m->model.guided ? "guidance" : NULL,
-        text[3], NULL};
-    return weft_write_safetensors(path, &t, 1, metadata, err);
+    const char *metadata[11] = {"steps", text[0], "cfg", text[1], "seed", text[2]};
+    int n = 6;
+    if (m->model.guided) {
+        metadata[n++] = "guidance";
+        metadata[n++] = text[3];
+    }
+    char *folder = *m->file && !m->host->no_data ? folder_of(m) : NULL;
+    if (folder) {
+        metadata[n++] = in_run;
+        metadata[n++] = folder;
+    }
+    weft_status s = weft_write_safetensors(path, &t, 1, metadata, err);
+    free(folder);
+    return s;
 }
 
 static weft_status save_in_folder(const images *m, const weft_run_view *run, const float *pictures,
@@ -233,7 +307,10 @@ static weft_status create(void *self, weft_error *err)
 {
     images *m = self;
     const weft_params *p = m->host->params;
+    const int64_t samples = images_samples(m);
     weft_status s = WEFT_OK;
+    if (samples > 0 && m->batch > samples)
+        m->batch = samples;
     m->seed = (uint64_t)(weft_params_is(p, "seed", "auto") ? weft_params_int(m->host->train, "seed")
                                                            : weft_params_int(p, "seed"));
     if (weft_params_is(p, "guidance", "auto"))
@@ -247,6 +324,19 @@ static weft_status create(void *self, weft_error *err)
     return s;
 }
 
+/* Memory is planned for `batch` pictures at a time: for more than there are, only where that was
+ * before anybody knew. */
+static weft_status fit_batch(images *m, weft_error *err)
+{
+    if (m->batch > m->n && m->model.rows)
+        return weft_fail(err, WEFT_ERR_INPUT, weft_params_where(m->host->params, "batch"),
+                         "[images] batch is %" PRId64 ", and %s has %" PRId64
+                         " texts; set it to that, or less",
+                         m->batch, m->prompts_path, m->n);
+    m->batch = m->batch < m->n ? m->batch : m->n;
+    return WEFT_OK;
+}
+
 static weft_status open_files(void *self, weft_error *err)
 {
     images *m = self;
@@ -254,7 +344,11 @@ static weft_status open_files(void *self, weft_error *err)
     if (!*m->file && !m->host->dir)
         s = weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
                       "[images] has nowhere to write to: set [weft] dir, or [images] file");
-    weft_status one = images_open_prompts(m, err);
+    weft_status one = check_name(m, err);
+    s = s ? s : one;
+    one = images_open_prompts(m, err);
+    s = s ? s : one;
+    one = s ? WEFT_OK : fit_batch(m, err);
     s = s ? s : one;
     one = !s && m->model.rows ? images_check_sizes(m, err) : WEFT_OK;
     return s ? s : one;
@@ -270,7 +364,7 @@ static const weft_contribution contributions[] = {
     {.kind = WEFT_SERVICE, .service = "generator", .table = &generator},
     {.kind = WEFT_PASS,
      .stage = WEFT_STAGE_TABLE,
-     .modes = WEFT_IN_GENERATE,
+     .modes = WEFT_IN_TRAIN | WEFT_IN_GENERATE,
      .graph = look,
      .needs = needs},
     {.kind = WEFT_END},

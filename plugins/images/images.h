@@ -30,6 +30,8 @@ typedef struct images {
 
 /* ---- prompts.c: embeddings of texts, from files ---- */
 
+/* Of `samples`; 0: all there are. */
+int64_t images_samples(const images *m);
 /* Opens the files; all that is wrong with them. */
 weft_status images_open_prompts(images *m, weft_error *err);
 void images_close_prompts(images *m);

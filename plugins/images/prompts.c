@@ -2,6 +2,7 @@
 /* Prompts as embeddings, and noise, from .safetensors files. */
 #include "images.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -26,11 +27,28 @@ static int64_t count(const weft_folder *f)
                : 0;
 }
 
+static bool is_real(const weft_stored *t)
+{
+    return t->dtype == WEFT_F32 || t->dtype == WEFT_F64 || t->dtype == WEFT_BF16 ||
+           strcmp(t->type, "F16") == 0;
+}
+
 static weft_status check_file(const images *m, const char *key, const char *path,
                               const weft_folder *f, weft_error *err)
 {
+    static const char *const read[] = {"t5", "clip", "noise"};
     const weft_where at = weft_params_where(m->host->params, key);
     const int64_t n = count(f);
+    weft_status s = WEFT_OK;
+    for (size_t i = 0; i < sizeof read / sizeof *read; i++) {
+        const weft_stored *t = weft_folder_find(f, read[i]);
+        if (t && !is_real(t))
+            s = weft_fail(err, WEFT_ERR_INPUT, at,
+                          "[images] %s: %s of %s is %s; F16, BF16, F32 and F64 are read", key,
+                          read[i], path, t->type);
+    }
+    if (s)
+        return s;
     if (n < 1)
         return weft_fail(err, WEFT_ERR_INPUT, at,
                          "[images] %s: %s must have the tensors t5 [n tokens width] and clip [n "
@@ -49,16 +67,22 @@ static weft_status check_file(const images *m, const char *key, const char *path
     return WEFT_OK;
 }
 
+int64_t images_samples(const images *m)
+{
+    int n = 0;
+    while (weft_params_word(m->host->params, "samples", n))
+        n++;
+    return n;
+}
+
 /* `samples`, or all there are. */
 static weft_status choose(images *m, weft_error *err)
 {
     const weft_params *p = m->host->params;
     const int64_t there = count(m->prompts);
     weft_status s = WEFT_OK;
+    const int64_t n = images_samples(m);
     const char *word;
-    int n = 0;
-    while (weft_params_word(p, "samples", n))
-        n++;
     m->n = n ? n : there;
     if (!(m->chosen = weft_alloc((size_t)m->n * sizeof *m->chosen)))
         return weft_fail_memory(err);
@@ -71,6 +95,49 @@ static weft_status choose(images *m, weft_error *err)
             s = weft_fail(err, WEFT_ERR_INPUT, weft_params_word_where(p, "samples", i),
                           "[images] samples: there is no '%s' in %s, which has 0 to %lld", word,
                           m->prompts_path, (long long)there - 1);
+    }
+    return s;
+}
+
+/* ---- are they numbers? ---- */
+
+/* Row `sample` of a tensor. */
+static weft_status check_row(const images *m, const char *key, weft_folder *f, const weft_stored *t,
+                             int64_t sample, weft_error *err)
+{
+    int64_t lo[WEFT_MAX_DIMS] = {sample}, size[WEFT_MAX_DIMS] = {1}, n = 1;
+    for (int d = 1; d < t->n_dims; d++)
+        n *= size[d] = t->size[d];
+    double *row = weft_alloc((size_t)n * sizeof *row);
+    weft_status s =
+        row ? weft_folder_read(f, t->name, lo, size, WEFT_F64, row, err) : weft_fail_memory(err);
+    for (int64_t i = 0; i < n && !s; i++)
+        if (!isfinite(row[i]))
+            s = weft_fail(err, WEFT_ERR_INPUT, weft_params_where(m->host->params, key),
+                          "[images] %s: %s has %g in its tensor %s, sample %lld; no picture can be "
+                          "made of that",
+                          key, strcmp(key, "empty") == 0 ? m->empty_path : m->prompts_path, row[i],
+                          t->name, (long long)sample);
+    weft_free(row);
+    return s;
+}
+
+/* Of the chosen ones, of which each is read again for its picture: long before any is begun. */
+static weft_status check_numbers(const images *m, weft_error *err)
+{
+    static const char *const names[] = {"t5", "clip", "noise"};
+    const int kinds = m->noise == IMAGES_NOISE_OF_FILE ? 3 : 2;
+    weft_status s = WEFT_OK;
+    for (int k = 0; k < kinds && m->prompts; k++)
+        for (int64_t i = 0; i < m->n; i++) {
+            weft_status one = check_row(m, "prompts", m->prompts,
+                                        weft_folder_find(m->prompts, names[k]), m->chosen[i], err);
+            s = s ? s : one;
+        }
+    for (int k = 0; k < 2 && m->empty; k++) {
+        weft_status one =
+            check_row(m, "empty", m->empty, weft_folder_find(m->empty, names[k]), 0, err);
+        s = s ? s : one;
     }
     return s;
 }
@@ -97,6 +164,7 @@ weft_status images_open_prompts(images *m, weft_error *err)
         one = one ? one : check_file(m, "empty", m->empty_path, m->empty, err);
         s = s ? s : one;
     }
+    s = s ? s : check_numbers(m, err);
     if (s)
         images_close_prompts(m);
     return s;

@@ -42,6 +42,11 @@ static weft_status look_at(latents_file *f, weft_where at, weft_error *err)
             s = weft_fail(err, WEFT_ERR_INPUT, at,
                           "[latents] %s: %s is of %lld samples, others of %lld", f->path,
                           latents_names[k], (long long)t->size[0], (long long)f->n);
+        if (t->dtype != WEFT_F32 && t->dtype != WEFT_F64 && t->dtype != WEFT_BF16 &&
+            strcmp(t->type, "F16") != 0)
+            s = weft_fail(err, WEFT_ERR_INPUT, at,
+                          "[latents] %s: %s is %s; F16, BF16, F32 and F64 are read", f->path,
+                          latents_names[k], t->type);
         f->n = t->size[0];
         f->sizes.there[k] = true;
         for (int d = 0; d < latents_dims[k]; d++)

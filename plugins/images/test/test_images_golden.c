@@ -99,7 +99,7 @@ static void f64_is_exact(void **state)
     (void)state;
     check("", "steps = 4\nshift = auto\n" F64, "plain", 1e-10);
     check("", "steps = 4\nshift = places\nbatch = 2\n" F64, "plain", 1e-10);
-    check("", "steps = 3\nshift = none\nbatch = 5\n" F64, "unshifted", 1e-10);
+    check("", "steps = 3\nshift = none\nbatch = 3\n" F64, "unshifted", 1e-10);
 }
 
 static void cfg_goes_beyond_the_prompt(void **state)
