@@ -121,6 +121,10 @@ weft_status weft_cli_built_in(weft_settings **out, const weft_params **weft, wef
 /* From now on a plugin that calls exit is named, and ends the command with 1. */
 weft_status weft_cli_guard_exit(weft_error *err);
 
+/* A file that a command is to write at its end: an existing one, and a folder that is missing or
+ * cannot be written to, are refused before the work. option: what names it, as "--out". */
+weft_status weft_cli_check_new(const char *option, const char *path, weft_error *err);
+
 /* ---- reports ---- */
 
 /* Prints every item of err to stderr, "error: ..." one a line (in colour on a terminal), and

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 int weft_cli_exit_code(weft_status status)
@@ -116,4 +117,27 @@ int weft_cli_print(const weft_text *text)
         return 0;
     fprintf(stderr, "error: cannot write the output: %s\n", why);
     return 1;
+}
+
+weft_status weft_cli_check_new(const char *option, const char *path, weft_error *err)
+{
+    struct stat st;
+    if (lstat(path, &st) == 0)
+        return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
+                         "%s: %s is there already; name another file", option, path);
+    const char *slash = strrchr(path, '/');
+    char *folder = slash ? weft_format("%.*s", (int)(slash > path ? slash - path : 1), path)
+                         : weft_strdup(".");
+    weft_status s = WEFT_OK;
+    if (!folder)
+        s = weft_fail_memory(err);
+    else if (stat(folder, &st) != 0 || !S_ISDIR(st.st_mode))
+        s = weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
+                      "%s %s: there is no folder %s; make it, or name a file elsewhere", option,
+                      path, folder);
+    else if (access(folder, W_OK) != 0)
+        s = weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
+                      "%s %s: the folder %s cannot be written to", option, path, folder);
+    weft_free(folder);
+    return s;
 }

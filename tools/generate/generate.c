@@ -29,6 +29,37 @@ typedef struct work {
     size_t printed;
 } work;
 
+/* ---- texts or pictures? ---- */
+
+static bool has_field(const weft_data *data, void *self, const char *name)
+{
+    for (const weft_field *f = data->fields ? data->fields(self) : NULL; f && f->name; f++)
+        if (strcmp(f->name, name) == 0)
+            return true;
+    return false;
+}
+
+/* What a model was trained with says what it makes. */
+static weft_status check_model(const work *w, weft_error *err)
+{
+    const weft_plugins *plugins = w->rank->session.plugins;
+    const char *name = w->job->source->name;
+    void *self;
+    const weft_data *data = weft_plugins_service(plugins, "data", &self);
+    const bool pictures = data && has_field(data, self, "image");
+    if (data && w->job->wishes->out && !pictures)
+        return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
+                         "%s is no model of pictures: the data of plugin %s have no 'image'; --out "
+                         "and the plugin images are for models that make pictures, as flux does",
+                         name, weft_plugins_giver(plugins, data));
+    if (pictures && !w->job->wishes->out && !has_field(data, self, "tokens"))
+        return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
+                         "%s writes no text, but pictures: name a file for their latents, "
+                         "--out FILE",
+                         name);
+    return WEFT_OK;
+}
+
 /* ---- sizes ---- */
 
 static weft_status find_texts(work *w, weft_error *err)
@@ -149,6 +180,7 @@ static weft_status prepare(work *w)
     weft_session *session = &rank->session;
     weft_status s =
         weft_rank_agree(rank, "opening plugins", weft_plugins_open(session->plugins, &rank->err));
+    s = s ? s : weft_rank_agree(rank, "looking at the data", check_model(w, &rank->err));
     if (!w->job->wishes->out)
         s = s ? s : weft_rank_agree(rank, "reading prompts", find_texts(w, &rank->err));
     s = s ? s : weft_rank_agree(rank, "planning", make_plan(w, &rank->err));
@@ -295,9 +327,11 @@ static weft_status check_source(const generate_wishes *w, const generate_source 
 
 static weft_status check(const generate_wishes *w, weft_error *err)
 {
-    weft_status s = check_kind(w, err);
-    if (s)
-        return s;
+    weft_status s = check_kind(w, err), one = WEFT_OK;
+    if (w->out)
+        one = weft_cli_check_new("--out", w->out, err);
+    if (s || one)
+        return s ? s : one;
     if (w->ids.n && (w->prompts.n || w->prompts_file))
         return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
                          "give prompts as text or as --ids, not both");
@@ -327,7 +361,7 @@ static int run(int argc, char **argv, const weft_cli_options *given, generate_wi
     generate_options all = {0};
     weft_status s = check(wishes, &err);
     complete(wishes);
-    s = s ? s : generate_source_find(&source, given->arguments[0], given, wishes->untrained, &err);
+    s = s ? s : generate_source_find(&source, given->arguments[0], given, wishes, &err);
     s = s ? s : check_source(wishes, &source, &err);
     s = s ? s : generate_axes_settle(&source, given, wishes, &err);
     s = s ? s : generate_options_init(&all, given, wishes, &source, &err);
@@ -396,7 +430,9 @@ int weft_cmd_generate(int argc, char **argv)
          .flag = &w.untrained},
         {.name = "out",
          .argument = "FILE",
-         .help = "make pictures, and write their latents to this .safetensors file",
+         .help =
+             "make pictures, and write their latents to this .safetensors file; an existing one is "
+             "refused",
          .text = &w.out},
         {.name = "samples",
          .argument = "\"0 1 2\"",

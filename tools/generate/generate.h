@@ -42,6 +42,8 @@ typedef struct generate_source {
     char *lock[2];        /* the run's own lock and its key, as edits; NULL: none */
     weft_cli_edit *edits; /* these, then those given */
     int n_edits;
+    weft_cli_edit *late; /* behind that which lists images: what is set of it */
+    int n_late;
     bool lists_text;     /* it lists the plugin text */
     bool wants_text;     /* it does not, and has files for it */
     char *own_tokenizer; /* the checkpoint's copy of its tokenizer, as an edit; NULL: it has none */
@@ -55,10 +57,11 @@ typedef struct generate_source {
 } generate_source;
 
 /* path: an INI file, a run folder, a checkpoint, a folder of checkpoints, or a folder of another
- * program. untrained: no weights are needed. options: -o, --with and --without. Release in every
+ * program. options: -o, --with and --without. Release in every
  * case. */
 weft_status generate_source_find(generate_source *s, const char *path,
-                                 const weft_cli_options *options, bool untrained, weft_error *err);
+                                 const weft_cli_options *options, const generate_wishes *w,
+                                 weft_error *err);
 void generate_source_release(generate_source *s);
 
 /* The options of a session that writes text: those given, and what the wishes and the source add.

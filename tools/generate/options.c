@@ -87,7 +87,7 @@ weft_status generate_options_init(generate_options *out, const weft_cli_options 
     o->threads = true;
     o->ini_trust = s->ini && s->checkpoint ? WEFT_TRUST_NONE : WEFT_TRUST_ALL;
     o->n_edits = 0;
-    o->edits = weft_alloc_zero((size_t)s->n_edits + MOST_EDITS, sizeof *o->edits);
+    o->edits = weft_alloc_zero((size_t)(s->n_edits + s->n_late) + MOST_EDITS, sizeof *o->edits);
     int n = print_settings(w, &out->words, at);
     if (!o->edits || out->words.out_of_memory)
         return weft_fail_memory(err);
@@ -106,6 +106,8 @@ weft_status generate_options_init(generate_options *out, const weft_cli_options 
         add(out, WEFT_CLI_WITHOUT, "sample");
     if (w->out ? !s->images : !s->sample)
         add(out, WEFT_CLI_WITH, w->out ? "images" : "sample");
+    for (int i = 0; i < s->n_late; i++)
+        o->edits[o->n_edits++] = s->late[i];
     if (s->ini)
         add(out, WEFT_CLI_SET, "train.steps=1000000000"); /* none is made, but it must be set, and
                                                              no schedule should find it short */

@@ -413,29 +413,49 @@ static weft_status look_at_settings(generate_source *s, const weft_cli_options *
     return status;
 }
 
-static weft_status take_edits(generate_source *s, const weft_cli_options *options, weft_error *err)
+/* Of images, where it makes pictures: it is listed anyhow, and settings of it come behind. */
+static bool lists_images(const weft_cli_edit *e)
+{
+    return e->kind == WEFT_CLI_WITH && strcmp(e->text, "images") == 0;
+}
+
+static bool sets_images(const weft_cli_edit *e)
+{
+    return e->kind == WEFT_CLI_SET && strncmp(e->text, "images.", 7) == 0;
+}
+
+static weft_status take_edits(generate_source *s, const weft_cli_options *options, bool pictures,
+                              weft_error *err)
 {
     s->edits = weft_alloc_zero((size_t)options->n_edits + 2, sizeof *s->edits);
-    if (!s->edits)
+    s->late = weft_alloc_zero((size_t)options->n_edits + 1, sizeof *s->late);
+    if (!s->edits || !s->late)
         return weft_fail_memory(err);
     for (int i = 0; i < 2; i++)
         if (s->lock[i])
             s->edits[s->n_edits++] = (weft_cli_edit){WEFT_CLI_SET, s->lock[i], NULL};
-    for (int i = 0; i < options->n_edits; i++)
-        s->edits[s->n_edits++] = options->edits[i];
+    for (int i = 0; i < options->n_edits; i++) {
+        const weft_cli_edit *e = &options->edits[i];
+        if (pictures && sets_images(e))
+            s->late[s->n_late++] = *e;
+        else if (!pictures || !lists_images(e))
+            s->edits[s->n_edits++] = *e;
+    }
     return WEFT_OK;
 }
 
 weft_status generate_source_find(generate_source *s, const char *path,
-                                 const weft_cli_options *options, bool untrained, weft_error *err)
+                                 const weft_cli_options *options, const generate_wishes *w,
+                                 weft_error *err)
 {
+    const bool pictures = w->out != NULL;
     weft_status status = WEFT_OK;
     *s = (generate_source){.name = path};
     if (is_folder(path)) {
         status = weft_checkpoint_find(weft_io_system(), path, &s->folder, err);
         s->checkpoint = s->folder != NULL;
         status = s->checkpoint && !status ? find_lock(s, err) : status;
-        status = status ? status : take_edits(s, options, err);
+        status = status ? status : take_edits(s, options, pictures, err);
         if (status)
             return status;
         status = s->checkpoint ? settings_of_checkpoint(s, err) : settings_of_format(s, path, err);
@@ -443,9 +463,9 @@ weft_status generate_source_find(generate_source *s, const char *path,
     } else if (access(path, R_OK) != 0) {
         return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE, "%s: %s", path, strerror(errno));
     } else {
-        status = take_edits(s, options, err);
+        status = take_edits(s, options, pictures, err);
     }
-    return status ? status : look_at_settings(s, options, untrained, err);
+    return status ? status : look_at_settings(s, options, w->untrained, err);
 }
 
 void generate_source_release(generate_source *s)
@@ -458,6 +478,7 @@ void generate_source_release(generate_source *s)
     weft_free(s->lock[0]);
     weft_free(s->lock[1]);
     weft_free(s->edits);
+    weft_free(s->late);
     generate_axes_release(&s->axes);
     memset(s, 0, sizeof *s);
 }

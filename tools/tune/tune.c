@@ -10,8 +10,6 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 typedef struct wishes {
     const char *gpu, *memory, *goal, *write, *limit;
@@ -272,30 +270,6 @@ static weft_status write_best(const tune_search *s, const char *path, weft_error
     return status;
 }
 
-/* At once, and not behind the search. */
-static weft_status check_file(const char *path, weft_error *err)
-{
-    if (access(path, F_OK) == 0)
-        return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
-                         "--write: %s is there already; name another file", path);
-    const char *slash = strrchr(path, '/');
-    char *folder = slash ? weft_format("%.*s", (int)(slash > path ? slash - path : 1), path)
-                         : weft_strdup(".");
-    struct stat st;
-    weft_status s = WEFT_OK;
-    if (!folder)
-        s = weft_fail_memory(err);
-    else if (stat(folder, &st) != 0 || !S_ISDIR(st.st_mode))
-        s = weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
-                      "--write %s: there is no folder %s; make it, or name a file elsewhere", path,
-                      folder);
-    else if (access(folder, W_OK) != 0)
-        s = weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
-                      "--write %s: the folder %s cannot be written to", path, folder);
-    weft_free(folder);
-    return s;
-}
-
 /* ---- the command ---- */
 
 static int processors(void)
@@ -318,7 +292,7 @@ static weft_status tune(const weft_cli_options *options, const wishes *w, weft_t
         status = one;
     if (w->limit && (one = read_seconds(w->limit, &s.limit_s, err)))
         status = one;
-    if (w->write && (one = check_file(w->write, err)))
+    if (w->write && (one = weft_cli_check_new("--write", w->write, err)))
         status = one;
     status = status ? status : tune_space_init(&space, options, &w->fixed, err);
     status = status ? status : tune_run(&s, err);
