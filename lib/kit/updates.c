@@ -57,6 +57,7 @@ weft_value *weft_add_state_like(weft_graph *g, const char *name, weft_value *of,
     v->store_axes = of->store_axes;
     v->placed = of->placed;
     v->node->like = of->placed ? NULL : of; /* placed when that is */
+    of->shapes = of->shapes || !of->placed;
     return keep(g, v) ? v : NULL;
 }
 
