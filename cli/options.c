@@ -160,7 +160,7 @@ static weft_status put_in_place(weft_settings *settings, const char *name, const
     weft_status s =
         spec ? weft_settings_with_as(settings, spec, "--gpu", err) : weft_fail_memory(err);
     weft_free(spec);
-    return !s && replaces ? weft_settings_without(settings, other, err) : s;
+    return !s && replaces ? weft_settings_without_as(settings, other, "--gpu", err) : s;
 }
 
 /* Which of cuda and nccl are here: they are not built everywhere. */
@@ -186,6 +186,9 @@ static weft_status plan_for_gpu(weft_settings *settings, const weft_cli_options 
     const bool sends =
         weft_listed_find(settings, "mpi") >= 0 || weft_listed_find(settings, "ucx") >= 0;
     bool cuda, nccl;
+    if (!*options->gpu)
+        return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
+                         "--gpu names no GPU; give one, as h100, or a file");
     weft_status s = find_vendors(&cuda, &nccl, err);
     const char *device = cuda || weft_listed_find(settings, "cuda") >= 0 ? "cuda" : "gpu";
     char *words = weft_format("%s.gpu=%s", device, options->gpu),

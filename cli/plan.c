@@ -177,6 +177,27 @@ static weft_status print_graph(const weft_plan *plan, const wishes *w, weft_text
     return s;
 }
 
+/* The part is there, and this rank runs nothing of it. */
+static weft_status no_instructions(const weft_plan *plan, const char *name, weft_mode mode,
+                                   weft_part part, int stage, weft_error *err)
+{
+    const weft_tasks *t = plan->tasks[mode];
+    if (stage >= t->stages)
+        return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
+                         "there is no program '%s': stages are 0 to %d", name, t->stages - 1);
+    if (part == WEFT_PART_W && !t->split[stage < 0 ? 0 : stage])
+        return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
+                         "there is no program '%s': no schedule here takes gradients of weights "
+                         "apart; [pp] schedule = zb_h1 does",
+                         name);
+    if (stage >= 0 && t->ranks > 1)
+        return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
+                         "there is no program '%s' here: stage %d is of rank %d of the pipeline; "
+                         "--rank R plans another rank, and --rank all lists them",
+                         name, stage, t->rank_of[stage]);
+    return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE, "program '%s' has no instructions", name);
+}
+
 /* "forward", of one stage of a pipeline "forward.0", of another mode than training
  * "decode.forward". */
 static weft_status print_program(const weft_plan *plan, const char *name, weft_text *text,
@@ -196,14 +217,16 @@ static weft_status print_program(const weft_plan *plan, const char *name, weft_t
         weft_status s = check_mode(plan, mode, err);
         if (!s)
             weft_plan_print_program(plan, mode, (weft_part)a, stage, text);
-        if (s || stage < 0 || text->size > before)
+        if (s || text->size > before)
             return s;
+        return no_instructions(plan, name, mode, (weft_part)a, stage, err);
     }
-    return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
-                     "there is no program '%s'; there are begin, forward, backward, step_end, "
-                     "update, of one stage of a pipeline forward.0, and those of other modes, as "
-                     "evaluate.forward or decode.forward",
-                     name);
+    return weft_fail(
+        err, WEFT_ERR_INPUT, WEFT_NOWHERE,
+        "there is no program '%s'; there are begin, forward, backward, weights, "
+        "step_end, update, of one stage of a pipeline forward.0, and those of other modes, as "
+        "evaluate.forward or decode.forward",
+        name);
 }
 
 static weft_status print_json(const weft_session *s, const weft_plan *plan, weft_text *text,

@@ -76,7 +76,7 @@ typedef struct weft_hf_key {
     const char *divides; /* a key of config.json above, of which it is a divisor */
     const char *below;   /* a key of config.json above than which it is less, or later greater */
     const char *most;    /* a key of config.json above than which it is no more */
-    int64_t multiple;    /* it is a multiple of this; else `why` is said */
+    int64_t multiple; /* it, or each number of a LIST, is a multiple of this; else `why` is said */
     const char *why;
     bool whole;      /* of a key that is REAL: a whole number in config.json */
     bool context;    /* it says for how many tokens a text may be */
@@ -117,7 +117,8 @@ typedef struct weft_hf_form {
     const weft_hf_rope *rope; /* NULL: it has no rotary positions */
     bool diffusers;           /* such a folder is diffusers', not Transformers' */
     const char *data;         /* what an INI lists for data. NULL: "text" */
-    /* What a LIST is that the settings leave empty, by other keys' numbers. NULL: it stays so. */
+    /* What a LIST is that the settings leave empty, by other keys' numbers. One that config.json
+     * has is of as many numbers, with the same sum. NULL: it stays empty. */
     void (*derive)(const char *key, int64_t (*get)(const void *model, const char *key),
                    const void *model, char text[64]);
 } weft_hf_form;

@@ -126,7 +126,15 @@ weft_status weft_settings_with(weft_settings *settings, const char *spec, weft_e
 
 weft_status weft_settings_without(weft_settings *settings, const char *name, weft_error *err)
 {
-    weft_where where = {weft_pool_format(&settings->pool, "--without %s", name), 0};
+    return weft_settings_without_as(settings, name, NULL, err);
+}
+
+weft_status weft_settings_without_as(weft_settings *settings, const char *name, const char *as,
+                                     weft_error *err)
+{
+    weft_where where = {as ? weft_pool_strdup(&settings->pool, as)
+                           : weft_pool_format(&settings->pool, "--without %s", name),
+                        0};
     const char **removed;
     int at = weft_listed_find(settings, name);
 

@@ -141,10 +141,24 @@ static weft_status take_option(parse *p, const char *word)
     return option->values ? take_value(p, option, text) : take_text(p, option, name, text);
 }
 
+/* The option in front of the word, whose argument may be left out: the word is none of its choices.
+ */
+static const weft_option *option_before(const parse *p)
+{
+    const char *attached = NULL, *word = p->at > 1 ? p->argv[p->at - 1] : "";
+    const weft_option *option =
+        word[0] == '-' && word[1] ? find(p->options->list, word, &attached) : NULL;
+    return option && option->flag && option->text && option->choices && !attached ? option : NULL;
+}
+
 static weft_status add_argument(parse *p, const char *word)
 {
     const weft_options *o = p->options;
-    if (o->max_arguments >= 0 && p->n >= o->max_arguments)
+    const bool too_many = o->max_arguments >= 0 && p->n >= o->max_arguments;
+    const weft_option *before = too_many ? option_before(p) : NULL;
+    if (before)
+        return take_text(p, before, p->argv[p->at - 1], word);
+    if (too_many)
         return weft_fail(p->err, WEFT_ERR_INPUT, WEFT_NOWHERE, "one argument too many: '%s'", word);
     if (o->arguments)
         o->arguments[p->n] = word;

@@ -17,6 +17,8 @@ weft_status weft_settings_override_as(weft_settings *settings, const char *assig
                                       const char *as, weft_error *err);
 weft_status weft_settings_with_as(weft_settings *settings, const char *spec, const char *as,
                                   weft_error *err);
+weft_status weft_settings_without_as(weft_settings *settings, const char *name, const char *as,
+                                     weft_error *err);
 
 /* Appends all files that were read, the INI and what it includes, in one piece: for a rank that
  * does not have them. */

@@ -171,10 +171,14 @@ static weft_status set_medians(const reader *r)
             while (last < end && last->part == (weft_part)p && last->place == i)
                 last++;
             r->costs->seconds[p][i] = first < last ? first[(last - first) / 2].seconds : 0;
+            if (r->n == 0 && is_needed(r->costs, (weft_part)p, i))
+                return weft_fail(r->err, WEFT_ERR_INPUT, (weft_where){r->name, 0},
+                                 "no line has times of tasks; set [metrics] parts in a run with "
+                                 "the same pipeline, as parts = 10, and give its metrics.jsonl");
             if (first == last && is_needed(r->costs, (weft_part)p, i))
                 return weft_fail(r->err, WEFT_ERR_INPUT, (weft_where){r->name, 0},
-                                 "no line has a time of %s of stage %d; list metrics in a run "
-                                 "with the same pipeline, and give its metrics.jsonl",
+                                 "no line has a time of %s of stage %d; give the metrics.jsonl of "
+                                 "a run with the same pipeline and [metrics] parts",
                                  weft_part_name((weft_part)p), i);
         }
     return WEFT_OK;

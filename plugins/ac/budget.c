@@ -37,11 +37,22 @@ static weft_status too_little(const ac *self, const ac_stage *st, int rank, weft
 {
     const ac_budget *a = self->budget;
     weft_text needs = {0}, has = {0};
-    weft_print_bytes(&needs, (double)(st->device ? st->least - a->limit + a->room : st->least));
+    const int64_t libraries = st->device ? a->room - a->limit : 0;
+    if (a->n_stages > 1)
+        weft_text_print(&needs, "rank %d of the pipeline needs ", rank);
+    else
+        weft_text_add(&needs, "a rank needs ");
+    weft_print_bytes(&needs, (double)(st->least + libraries));
     weft_text_add(&needs, " with everything computed again (state ");
     weft_print_bytes(&needs, (double)st->state);
     weft_text_add(&needs, ", arena ");
     weft_print_bytes(&needs, (double)st->least_arena);
+    weft_text_add(&needs, ", buffers that plugins keep and inputs ");
+    weft_print_bytes(&needs, (double)(st->least - st->state - st->least_arena));
+    if (libraries > 0) {
+        weft_text_add(&needs, ", libraries ");
+        weft_print_bytes(&needs, (double)libraries);
+    }
     if (st->device) {
         weft_text_add(&has, ", and the device has ");
         weft_print_bytes(&has, (double)a->room);
@@ -49,10 +60,10 @@ static weft_status too_little(const ac *self, const ac_stage *st, int rank, weft
     } else {
         weft_text_add(&has, "; give at least that, or more ranks");
     }
-    weft_status s = weft_fail(err, WEFT_ERR_INPUT, weft_params_where(self->host->params, "budget"),
-                              "[ac] budget = %s: rank %d of the pipeline needs %s)%s",
-                              weft_params_text(self->host->params, "budget"), rank,
-                              weft_text_get(&needs), weft_text_get(&has));
+    weft_status s =
+        weft_fail(err, WEFT_ERR_INPUT, weft_params_where(self->host->params, "budget"),
+                  "[ac] budget = %s: %s)%s", weft_params_text(self->host->params, "budget"),
+                  weft_text_get(&needs), weft_text_get(&has));
     weft_text_release(&needs);
     weft_text_release(&has);
     return s;

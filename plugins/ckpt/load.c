@@ -132,6 +132,7 @@ static weft_status choose(const ckpt *self, int64_t below, candidate *c, weft_er
     if (s || c->found || below < INT64_MAX || !*weft_params_text(self->params, "initial"))
         return s;
     c->weights = true;
+    c->own = false; /* no older one takes its place */
     return choose_folder(self, "initial", c, err);
 }
 

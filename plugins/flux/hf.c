@@ -96,7 +96,8 @@ static const weft_hf_key keys[] = {
     {"joint_attention_dim", "t5_dim", .standard = "4096"},
     {"pooled_projection_dim", "clip_dim", .standard = "768"},
     {"guidance_embeds", "guidance", .standard = "false"},
-    {"axes_dims_rope", .key = "axes"},
+    {"axes_dims_rope", .key = "axes", .multiple = 2,
+     .why = "dims are turned by twos, so each is even"},
     {0}};
 
 static void derive(const char *key, int64_t (*get)(const void *model, const char *key),

@@ -80,8 +80,8 @@ static void settle_behind(const char *folder, hf_model *m)
     if (n < 1 || hf_view_has_block(folder, m, hf_model_blocks(m) - 1))
         return;
     weft_text_print(&m->notes,
-                    "config.json says that %lld block%s behind the last; the files have none, and "
-                    "so [%s] %s = 0\n",
+                    "config.json says that %lld block%s behind the last ([%s] %s); the files have "
+                    "none of them\n",
                     (long long)n, n == 1 ? " stands" : "s stand", m->table->plugin,
                     m->form->behind);
     hf_value_set_number(hf_model_find(m, m->form->behind), 0);

@@ -124,6 +124,21 @@ static void read_word(hf_reader *r, const weft_hf_key *k, const hf_model *m, hf_
         snprintf(v->text, sizeof v->text, "%s", word);
 }
 
+/* A list that other keys say where it is left out has as many numbers, and their sum. */
+static void check_sum(hf_reader *r, const weft_hf_key *k, const char *list, const char *derived)
+{
+    int64_t x, here = 0, there = 0;
+    int n = 0;
+    const char *right = derived;
+    for (; hf_next_number(&list, &x); n++)
+        here += x;
+    for (; hf_next_number(&derived, &x); n--)
+        there += x;
+    if (n != 0 || here != there)
+        hf_complain(r, "'%s' must hold as many numbers as %s, with the sum %lld", k->name, right,
+                    (long long)there);
+}
+
 /* Whole numbers, each below what a key above says. */
 static void read_list(hf_reader *r, const weft_hf_key *keys, const weft_hf_key *k, hf_model *m,
                       hf_value *v)
@@ -132,7 +147,9 @@ static void read_list(hf_reader *r, const weft_hf_key *keys, const weft_hf_key *
     size_t i, used = 0;
     const double more =
         k->below ? hf_model_operand(m, keys, k, k->below, strlen(k->below)) : INFINITY;
+    char derived[512];
     v->text[0] = '\0';
+    hf_model_list(m, v, derived);
     if (list && !json_is_array(list))
         hf_complain(r, "'%s' is %s; expected an array", k->name, hf_json_type(list));
     json_array_foreach(list, i, x) {
@@ -141,6 +158,8 @@ static void read_list(hf_reader *r, const weft_hf_key *keys, const weft_hf_key *
             hf_complain(r, "'%s' must hold whole numbers from 0 to %.10g alone", k->name, more - 1);
             return;
         }
+        if (k->multiple && (int64_t)number % k->multiple != 0)
+            hf_complain(r, "'%s' holds %.0f; %s", k->name, number, k->why);
         used +=
             (size_t)snprintf(v->text + used, sizeof v->text - used, "%s%.0f", i ? " " : "", number);
         if (used >= sizeof v->text) {
@@ -148,6 +167,8 @@ static void read_list(hf_reader *r, const weft_hf_key *keys, const weft_hf_key *
             return;
         }
     }
+    if (used && *derived)
+        check_sum(r, k, v->text, derived);
 }
 
 static void read_key(hf_reader *r, const weft_hf_key *keys, const weft_hf_key *k, hf_model *m)

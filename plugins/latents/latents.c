@@ -3,6 +3,7 @@
  * before and read from files. */
 #include "latents.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -136,7 +137,13 @@ static weft_status add_path(latents *l, const char *path, weft_where at, weft_er
     const weft_io *io = weft_io_system();
     char **names = NULL;
     weft_status s = WEFT_OK;
-    if (is_ours(path) || io->list(io->ctx, path, &names) != 0)
+    if (is_ours(path))
+        return add_file(l, path, at, err);
+    const bool lists = io->list(io->ctx, path, &names) == 0;
+    if (!lists && errno == ENOENT)
+        return weft_fail(err, WEFT_ERR_INPUT, at, "[latents] %s: there is no such file or folder",
+                         path);
+    if (!lists)
         return add_file(l, path, at, err);
     const int before = l->n_files;
     for (char **name = names; *name; name++) {

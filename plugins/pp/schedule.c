@@ -60,9 +60,12 @@ weft_status pp_load(pp *self, weft_error *err)
     size_t size;
     if (self->schedule || self->lists.name || self->automatic)
         return WEFT_OK;
-    if (weft_read_file(name, &text, &size, err))
+    weft_error why = {0};
+    weft_status s = weft_read_file(name, &text, &size, &why);
+    weft_error_release(&why);
+    if (s)
         return no_such(self, name, err);
-    weft_status s = pp_lists_read(name, text, size, &self->lists, err);
+    s = pp_lists_read(name, text, size, &self->lists, err);
     weft_free(text);
     s = s || !self->lists.table ? s : check_table(self, err);
     if (s)

@@ -7,6 +7,7 @@
 #include "compile/graph/map.h"
 #include "tune.h"
 
+#include <math.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -32,17 +33,31 @@ static void release(estimates *e)
     *e = (estimates){0};
 }
 
-static double now_s(void)
+double tune_now_s(void)
 {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-static bool is_over(tune_search *s, double until)
+/* So many are planned whole in the end. */
+static int rows(const tune_search *s)
 {
-    s->cut = s->cut || (s->limit_s > 0 && now_s() > until);
-    return s->cut;
+    return s->top > KEPT ? s->top : KEPT;
+}
+
+/* --limit: nothing is begun that would not be done in time, if it takes as long as the longest so
+ * far. A search leaves what its rows will take, to half of the limit where they are many. */
+static bool is_over(tune_search *s, double until, bool whole)
+{
+    if (s->limit_s <= 0)
+        return false;
+    const double one = s->longest_s[true], all = one * ((rows(s) + s->threads - 1) / s->threads),
+                 half = s->limit_s / 2, some = all < half ? all : half,
+                 left = some > one ? some : one;
+    const bool over = tune_now_s() + s->longest_s[whole] + (whole ? 0 : left) > until;
+    s->cut = s->cut || over;
+    return over;
 }
 
 bool tune_fits(const tune_search *s, const tune_result *r)
@@ -215,6 +230,7 @@ static weft_status take(tune_search *s, estimates *e, look *l, int i, weft_error
 static weft_status look_at(tune_search *s, estimates *e, const tune_choice *choices, int n,
                            bool whole, weft_error *err)
 {
+    const double from = tune_now_s();
     look *l = weft_alloc_zero(1, sizeof *l);
     if (!l)
         return weft_fail_memory(err);
@@ -223,6 +239,7 @@ static weft_status look_at(tune_search *s, estimates *e, const tune_choice *choi
     l->whole = whole;
     l->n = n;
     plan_together(l, s->threads);
+    s->longest_s[whole] = fmax(s->longest_s[whole], tune_now_s() - from);
     weft_status status = WEFT_OK;
     for (int i = 0; i < n; i++) {
         status = status ? status : take(s, e, l, i, err);
@@ -239,8 +256,9 @@ static weft_status look_through(tune_search *s, estimates *e, batch *b, bool who
                                 double until, weft_error *err)
 {
     weft_status status = WEFT_OK;
-    for (int i = 0; i < b->n && !status && (i < least || !is_over(s, until));) {
-        int n = b->n - i < TOGETHER ? b->n - i : TOGETHER;
+    const int most = s->limit_s > 0 && s->threads < TOGETHER ? s->threads : TOGETHER;
+    for (int i = 0; i < b->n && !status && (i < least || !is_over(s, until, whole));) {
+        int n = b->n - i < most ? b->n - i : most;
         if (!whole && s->planned + n > s->most_plans)
             n = (int)(s->most_plans - s->planned);
         if (n <= 0)
@@ -553,15 +571,30 @@ static weft_status improve(tune_search *s, estimates *e, double until, weft_erro
     return status;
 }
 
+/* With a limit what the INI has is planned whole at first: so the search knows what a row takes,
+ * and has one. */
+static weft_status plan_first(tune_search *s, estimates *whole, weft_error *err)
+{
+    const tune_choice first = from_ini(s->space), one = suited(s->space, &first);
+    return s->limit_s > 0 ? look_at(s, whole, &one, 1, true, err) : WEFT_OK;
+}
+
+static bool has_row(const tune_search *s, const estimates *whole)
+{
+    return whole->n > 0 && tune_fits(s, whole->list[0]);
+}
+
 static weft_status plan_some(tune_search *s, double until, weft_error *err)
 {
     estimates e = {0}, whole = {0};
     batch b = {0};
-    weft_status status = try_degrees(s, &e, until, err);
+    weft_status status = plan_first(s, &whole, err);
+    status = status ? status : try_degrees(s, &e, until, err);
     status = status ? status : improve(s, &e, until, err);
-    for (int i = 0; i < e.n && (i < KEPT || i < s->top) && !status; i++)
-        status = wish(&b, &e.list[i]->choice, err);
-    status = status ? status : look_through(s, &whole, &b, true, KEPT, until, err);
+    for (int i = 0; i < e.n && i < rows(s) && !status; i++)
+        if (!has(&whole, &e.list[i]->choice))
+            status = wish(&b, &e.list[i]->choice, err);
+    status = status ? status : look_through(s, &whole, &b, true, !has_row(s, &whole), until, err);
     weft_free(b.list);
     release(&e);
     show(s, &whole);
@@ -573,7 +606,7 @@ weft_status tune_run(tune_search *s, weft_error *err)
     bool moves[TUNE_MOST_KEYS];
     for (int i = 0; i < TUNE_MOST_KEYS; i++)
         moves[i] = true;
-    const double until = now_s() + s->limit_s;
+    const double until = s->from_s + s->limit_s;
     if (count(s->space, moves, s->most_plans) <= s->most_plans)
         return plan_all(s, moves, until, err);
     return plan_some(s, until, err);

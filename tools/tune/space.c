@@ -136,6 +136,11 @@ static weft_status add_key(tune_space *s, const char *section, const weft_param 
         if (strcmp(k->values[i], weft_params_text(params, p->name)) == 0 &&
             !((p->flags & WEFT_PARAM_REQUIRED) && helps(s, section))) /* ours, not the INI's */
             k->base = i;
+    if (k->kind == TUNE_VALUES && k->n > 1 && k->base < 0) { /* what is in force is tried, too */
+        const char *now = weft_params_text(params, p->name);
+        status = status ? status : add_value(s, k, now, strlen(now), err);
+        k->base = k->n - 1;
+    }
     if (strcmp(section, "pp") == 0 && strcmp(p->name, "degree") == 0)
         s->pp = s->n_keys;
     s->n_keys++;

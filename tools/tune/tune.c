@@ -48,6 +48,11 @@ static weft_status check_fixed(const weft_option_values *fixed, weft_error *err)
         if (!dot || !equals || dot > equals || dot == text || equals == dot + 1)
             s = weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
                           "--fix is SECTION.KEY=VALUE, as tp.degree=8, not '%.60s'", text);
+        for (int k = 0; k < i && equals; k++)
+            if (strncmp(fixed->list[k].text, text, (size_t)(equals - text) + 1) == 0)
+                s = weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
+                              "--fix %s and --fix %s: a key stays at one value; leave one out",
+                              fixed->list[k].text, text);
     }
     return s;
 }
@@ -285,6 +290,7 @@ static weft_status tune(const weft_cli_options *options, const wishes *w, weft_t
     tune_search s = {.space = &space,
                      .most_plans = (int)w->plans,
                      .top = (int)w->top,
+                     .from_s = tune_now_s(),
                      .threads = processors(),
                      .for_memory = w->goal && strcmp(w->goal, "memory") == 0};
     weft_status status = check_fixed(&w->fixed, err), one;
@@ -343,7 +349,7 @@ int weft_cmd_tune(int argc, char **argv)
          .max = 1000000},
         {.name = "limit",
          .argument = "SECONDS",
-         .help = "look no longer than this; the answer then depends on the machine",
+         .help = "begin nothing that would end later; the answer then depends on the machine",
          .text = &w.limit},
         {.name = "write",
          .argument = "FILE",

@@ -106,7 +106,8 @@ typedef struct tune_search {
     bool for_memory;         /* the smallest is wanted, not the fastest */
     int top;                 /* so many are to be printed */
     int most_plans, threads; /* how many plan at a time: the answer is the same */
-    double limit_s;          /* 0: none */
+    double from_s, limit_s;  /* when the command began, and how long it may take; 0: any time */
+    double longest_s[2];     /* what was looked at together; [true]: whole */
     int64_t planned, refused;
     bool cut, all;        /* cut: --limit has ended it; all: every choice was planned whole */
     tune_reason *reasons; /* the most frequent first */
@@ -116,6 +117,8 @@ typedef struct tune_search {
     weft_pool pool;
 } tune_search;
 
+/* Of a clock that only goes forward. */
+double tune_now_s(void);
 weft_status tune_run(tune_search *search, weft_error *err);
 void tune_search_release(tune_search *search);
 bool tune_fits(const tune_search *search, const tune_result *result);
