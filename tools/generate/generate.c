@@ -39,20 +39,21 @@ static bool has_field(const weft_data *data, void *self, const char *name)
     return false;
 }
 
-/* What a model was trained with says what it makes. */
+/* What a model was trained with says what it makes: a picture with its text, pictures. */
 static weft_status check_model(const work *w, weft_error *err)
 {
     const weft_plugins *plugins = w->rank->session.plugins;
     const char *name = w->job->source->name;
     void *self;
     const weft_data *data = weft_plugins_service(plugins, "data", &self);
-    const bool pictures = data && has_field(data, self, "image");
+    const bool pictures = data && has_field(data, self, "image") && has_field(data, self, "text");
     if (data && w->job->wishes->out && !pictures)
         return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
-                         "%s is no model of pictures: the data of plugin %s have no 'image'; --out "
-                         "and the plugin images are for models that make pictures, as flux does",
+                         "%s is no model of pictures: the data of plugin %s have no 'image' and "
+                         "'text'; --out and the plugin images are for models that make pictures, "
+                         "as flux does",
                          name, weft_plugins_giver(plugins, data));
-    if (pictures && !w->job->wishes->out && !has_field(data, self, "tokens"))
+    if (pictures && !w->job->wishes->out)
         return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
                          "%s writes no text, but pictures: name a file for their latents, "
                          "--out FILE",
