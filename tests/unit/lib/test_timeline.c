@@ -348,7 +348,7 @@ static void bad_times_are_named(void **state)
     static const struct {
         const char *text, *error;
     } cases[] = {
-        {"{\"step\": 1}\nno\n", "m: no line has a time of forward of stage 0"},
+        {"{\"step\": 1}\nno\n", "m: no line has times of tasks; set [metrics] parts"},
         {"{\"parts\": [{\"part\": \"sideways\", \"stage\": 0, \"ms\": 1}]}", "m:1: a part must be"},
         {"{\"parts\": [{\"part\": \"forward\", \"stage\": 0}]}", "m:1: a part has no \"ms\""},
         {"{\"parts\": [{\"part\": \"forward\", \"stage\": 0, \"ms\": -1}]}",
@@ -357,7 +357,7 @@ static void bad_times_are_named(void **state)
          "m:1: stage 2 of forward: the plan has 2"},
         {"{\"parts\": [{\"part\": \"update\", \"rank\": 3, \"ms\": 1}]}",
          "m:1: rank 3 of update: the plan has 2"},
-        {"", "no line has a time of forward of stage 0"},
+        {"", "no line has times of tasks"},
         {measured, "no line has a time of forward of stage 1"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
