@@ -308,7 +308,6 @@ weft_status cuda_matmul_launch(const cuda_matmul *m, const weft_queue *queue,
                                const cuda_operands *o, weft_error *err)
 {
     const float one = 1.0f, beta = m->product.accumulate || o->add ? 1.0f : 0.0f;
-    const cuda_driver *d = queue->driver;
     if (!is_aligned(o, alignment_of(&m->product)))
         return weft_fail(err, WEFT_ERR_INTERNAL, WEFT_NOWHERE,
                          "a product's operands do not begin at multiples of %d bytes",
@@ -321,7 +320,5 @@ weft_status cuda_matmul_launch(const cuda_matmul *m, const weft_queue *queue,
                       o->c, m->result, o->c, m->result, &m->algorithm, o->workspace,
                       CUDA_PRODUCT_WORKSPACE, (cudaStream_t)queue->stream),
                   "cublasLtMatmul", err);
-    if (!s && queue->careful)
-        s = cuda_check(d, d->cuStreamSynchronize(queue->stream), "cublasLtMatmul", err);
-    return s;
+    return s ? s : cuda_enqueued(queue, CUDA_SUCCESS, "cublasLtMatmul", err);
 }

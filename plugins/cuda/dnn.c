@@ -328,10 +328,7 @@ weft_status cuda_dnn_plan_launch(const cuda_dnn_plan *plan, const weft_queue *qu
     if (g.status)
         return weft_fail(err, WEFT_ERR_RUN, WEFT_NOWHERE, "%s: cuDNN says %d, %s", g.at, g.status,
                          dnn->api.cudnnGetErrorString(g.status));
-    return queue->careful
-               ? cuda_check(queue->driver, queue->driver->cuStreamSynchronize(queue->stream),
-                            "cudnnBackendExecute", err)
-               : WEFT_OK;
+    return cuda_enqueued(queue, CUDA_SUCCESS, "cudnnBackendExecute", err);
 }
 
 /* ---- all of them, once ---- */

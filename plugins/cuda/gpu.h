@@ -133,6 +133,9 @@ int cuda_kernel_threads(cuda_kernel kernel);
 /* WEFT_OK, or a message of what failed. */
 weft_status cuda_check(const cuda_driver *driver, CUresult result, const char *what,
                        weft_error *err);
+/* The same of what was put on a queue, which is waited for first where the queue is careful. */
+weft_status cuda_enqueued(const weft_queue *queue, CUresult result, const char *what,
+                          weft_error *err);
 
 /* The compiled kernels of a file of kernels/, for cuModuleLoadData (modules.c). */
 typedef struct cuda_module_image {

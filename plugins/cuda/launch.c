@@ -38,6 +38,14 @@ weft_status cuda_check(const cuda_driver *driver, CUresult result, const char *w
                      text ? text : "an error that the driver does not know", name ? name : "?");
 }
 
+weft_status cuda_enqueued(const weft_queue *queue, CUresult result, const char *what,
+                          weft_error *err)
+{
+    if (result == CUDA_SUCCESS && queue->careful)
+        result = queue->driver->cuStreamSynchronize(queue->stream);
+    return cuda_check(queue->driver, result, what, err);
+}
+
 weft_status cuda_launch_grid(const weft_queue *queue, cuda_kernel kernel, const void *args,
                              const int64_t grid[3], size_t shared_bytes, weft_error *err)
 {
@@ -58,9 +66,7 @@ weft_status cuda_launch_grid(const weft_queue *queue, cuda_kernel kernel, const 
     CUresult r = queue->driver->cuLaunchKernel(
         queue->functions[kernel], (unsigned)grid[0], (unsigned)grid[1], (unsigned)grid[2],
         (unsigned)kernels[kernel].threads, 1, 1, (unsigned)shared_bytes, queue->stream, list, NULL);
-    if (r == CUDA_SUCCESS && queue->careful)
-        r = queue->driver->cuStreamSynchronize(queue->stream);
-    return cuda_check(queue->driver, r, kernels[kernel].name, err);
+    return cuda_enqueued(queue, r, kernels[kernel].name, err);
 }
 
 weft_status cuda_launch(const weft_queue *queue, cuda_kernel kernel, const void *args, int64_t grid,

@@ -84,7 +84,5 @@ weft_status cuda_box_move(const weft_queue *queue, const weft_box *box, weft_err
     CUresult r = a.from ? queue->driver->cuMemcpyDtoDAsync(address(a.to), address(a.from), bytes,
                                                            queue->stream)
                         : queue->driver->cuMemsetD8Async(address(a.to), 0, bytes, queue->stream);
-    if (r == CUDA_SUCCESS && queue->careful)
-        r = queue->driver->cuStreamSynchronize(queue->stream);
-    return cuda_check(queue->driver, r, a.from ? "copy" : "fill", err);
+    return cuda_enqueued(queue, r, a.from ? "copy" : "fill", err);
 }
