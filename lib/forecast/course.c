@@ -77,7 +77,7 @@ static weft_task_time shift_on(course *c, const weft_instruction *in, double sec
     return (weft_task_time){start, c->ring};
 }
 
-static bool is_far(const weft_instruction *in)
+bool weft_course_is_far(const weft_instruction *in)
 {
     return in->kind == WEFT_FETCH || in->kind == WEFT_EVICT;
 }
@@ -116,7 +116,7 @@ static weft_task_time begin_sum(course *c, const weft_instruction *in, double st
 
 static bool goes_beside(const course *c, const weft_instruction *in)
 {
-    if (is_far(in))
+    if (weft_course_is_far(in))
         return true;
     return weft_node_shifts(in->node) && in->kind == WEFT_POST_SEND && !c->r->in_turn;
 }
@@ -160,7 +160,7 @@ static weft_task_time pass_queue(course *c, const weft_instruction *in, double s
     c->queue[queue_of(c, in->queue)] = end;
     slow_down(c, in, seconds);
     *on_queue = (weft_task_time){start, end};
-    if (is_far(in))
+    if (weft_course_is_far(in))
         return far_on(c, in, start, seconds);
     if (beside)
         return shift_on(c, in, seconds);

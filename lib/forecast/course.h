@@ -49,6 +49,8 @@ void weft_course_end(weft_course *course);
 /* As far as it can: to the end, or to where it waits for another rank. Has it come further? */
 bool weft_course_advance(weft_course *course);
 bool weft_course_is_through(const weft_course *course);
+/* Does it move what lies in far memory? */
+bool weft_course_is_far(const weft_instruction *in);
 /* Does it fetch a sum over micro-batches? Each step's first is zeros, and is not read. */
 bool weft_course_sums(const weft_instruction *in);
 

@@ -19,8 +19,7 @@ static void count(const weft_lowered *l, const weft_roofline *r, traffic *t)
     for (int a = 0; a < l->n_programs; a++)
         for (int i = 0; i < l->programs[a].n; i++) {
             const weft_instruction *in = &l->programs[a].list[i];
-            const bool far = in->kind == WEFT_FETCH || in->kind == WEFT_EVICT,
-                       sum = weft_course_sums(in);
+            const bool far = weft_course_is_far(in), sum = weft_course_sums(in);
             const double times = weft_part_is_micro(l->programs[a].part) ? repeats - sum : 1,
                          s = times * weft_roofline_cost(r, l, in).seconds;
             if (far)

@@ -44,7 +44,7 @@ static void release(group *g)
 static weft_status init(group *g, const images *m, const weft_run_view *run, weft_error *err)
 {
     const images_model *o = &m->model;
-    const int64_t rows = m->batch * (m->cfg == 1 ? 1 : 2);
+    const int64_t rows = images_rows(m);
     *g = (group){.m = m, .run = run, .rows = rows, .pictures = m->batch};
     g->x = weft_alloc((size_t)(rows * images_points(o)) * sizeof(double));
     g->t5 = weft_alloc((size_t)(rows * o->text * o->t5) * sizeof(double));

@@ -115,11 +115,9 @@ static const weft_field *fields(void *self)
     return all;
 }
 
-/* With cfg each picture has a second row, of the empty text. */
 static int64_t rows(void *self)
 {
-    const images *m = self;
-    return m->batch * (m->cfg == 1 ? 1 : 2);
+    return images_rows(self);
 }
 
 static bool want(void *self, int64_t step, bool last)

@@ -28,6 +28,12 @@ typedef struct images {
     images_model model;
 } images;
 
+/* Of a batch: with cfg each picture has a second one, of the empty text. */
+static inline int64_t images_rows(const images *m)
+{
+    return m->batch * (m->cfg == 1 ? 1 : 2);
+}
+
 /* ---- prompts.c: embeddings of texts, from files ---- */
 
 /* Of `samples`; 0: all there are. */

@@ -12,7 +12,6 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 /* How many of the best are gone round, and planned whole at least. */
 enum { KEPT = 8 };
@@ -33,13 +32,6 @@ static void release(estimates *e)
     *e = (estimates){0};
 }
 
-double tune_now_s(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 /* So many are planned whole in the end. */
 static int rows(const tune_search *s)
 {
@@ -55,7 +47,7 @@ static bool is_over(tune_search *s, double until, bool whole)
     const double one = s->longest_s[true], all = one * ((rows(s) + s->threads - 1) / s->threads),
                  half = s->limit_s / 2, some = all < half ? all : half,
                  left = some > one ? some : one;
-    const bool over = tune_now_s() + s->longest_s[whole] + (whole ? 0 : left) > until;
+    const bool over = weft_now() + s->longest_s[whole] + (whole ? 0 : left) > until;
     s->cut = s->cut || over;
     return over;
 }
@@ -230,7 +222,7 @@ static weft_status take(tune_search *s, estimates *e, look *l, int i, weft_error
 static weft_status look_at(tune_search *s, estimates *e, const tune_choice *choices, int n,
                            bool whole, weft_error *err)
 {
-    const double from = tune_now_s();
+    const double from = weft_now();
     look *l = weft_alloc_zero(1, sizeof *l);
     if (!l)
         return weft_fail_memory(err);
@@ -239,7 +231,7 @@ static weft_status look_at(tune_search *s, estimates *e, const tune_choice *choi
     l->whole = whole;
     l->n = n;
     plan_together(l, s->threads);
-    s->longest_s[whole] = fmax(s->longest_s[whole], tune_now_s() - from);
+    s->longest_s[whole] = fmax(s->longest_s[whole], weft_now() - from);
     weft_status status = WEFT_OK;
     for (int i = 0; i < n; i++) {
         status = status ? status : take(s, e, l, i, err);

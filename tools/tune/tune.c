@@ -290,7 +290,7 @@ static weft_status tune(const weft_cli_options *options, const wishes *w, weft_t
     tune_search s = {.space = &space,
                      .most_plans = (int)w->plans,
                      .top = (int)w->top,
-                     .from_s = tune_now_s(),
+                     .from_s = weft_now(),
                      .threads = processors(),
                      .for_memory = w->goal && strcmp(w->goal, "memory") == 0};
     weft_status status = check_fixed(&w->fixed, err), one;

@@ -117,8 +117,6 @@ typedef struct tune_search {
     weft_pool pool;
 } tune_search;
 
-/* Of a clock that only goes forward. */
-double tune_now_s(void);
 weft_status tune_run(tune_search *search, weft_error *err);
 void tune_search_release(tune_search *search);
 bool tune_fits(const tune_search *search, const tune_result *result);
