@@ -196,7 +196,8 @@ void attention_forward_pairs(trial *t, const attention_case *c, const char *op)
 
 void attention_check_pairs(const attention_case *c)
 {
-    const attention_case one = one_row(c, 3e-4);
+    /* Terms of 16 and less, each rounded to bf16, can cancel to a small element. */
+    const attention_case one = one_row(c, 1e-3);
     trial f;
     weft_tensor made[MOST_TENSORS];
     attention_forward_pairs(&f, c, "attention");
