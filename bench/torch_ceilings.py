@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""torch_ceilings.py WHAT DEVICE [SHAPES THREADS]: how fast this machine is at one thing that a training step needs,
-by PyTorch; a line of JSON. best-f32 and best-bf16 take SHAPES, "4096x768x2048,...", and THREADS:
+"""torch_ceilings.py WHAT DEVICE [SHAPES THREADS]: how fast this machine is at things that a training step needs,
+by PyTorch; WHAT is one or several with commas between, a line of JSON each. best-f32 and best-bf16 take SHAPES, "4096x768x2048,...", and THREADS:
 the highest rate of 5 of any of these products. Random numbers, several operands in turn, so that caches do not hold
 them; the median of 20 after 3 that warm up."""
 
@@ -71,13 +71,7 @@ def best(dtype, shapes, threads, device):
     return found
 
 
-def main():
-    what, device = sys.argv[1:3]
-    if what.startswith("best-"):
-        dtype = torch.bfloat16 if what == "best-bf16" else torch.float32
-        rate, shape = best(dtype, sys.argv[3], int(sys.argv[4]), device)
-        print(json.dumps(dict(rate=rate, shape=shape, unit="flop/s", torch=torch.__version__)))
-        return
+def ceiling(what, device):
     small = device != "cuda"
     n = 256 if small else 8192
     torch.backends.cuda.matmul.allow_tf32 = what == "gemm-tf32"
@@ -95,8 +89,22 @@ def main():
     elif what == "copy":
         work, call = copy(1 << (20 if small else 29), device)
     seconds = measure(call, device, 3 if small else 20)
-    print(json.dumps(dict(median_s=seconds, rate=work / seconds,
-                          unit="bytes/s" if what == "copy" else "flop/s", torch=torch.__version__)))
+    return dict(median_s=seconds, rate=work / seconds, unit="bytes/s" if what == "copy" else "flop/s")
+
+
+def main():
+    what, device = sys.argv[1:3]
+    if what.startswith("best-"):
+        dtype = torch.bfloat16 if what == "best-bf16" else torch.float32
+        rate, shape = best(dtype, sys.argv[3], int(sys.argv[4]), device)
+        print(json.dumps(dict(rate=rate, shape=shape, unit="flop/s", torch=torch.__version__)))
+        return
+    for one in what.split(","):
+        try:
+            found = ceiling(one, device)
+        except (RuntimeError, AttributeError) as why:  # one that this PyTorch or device has not
+            found = dict(why=str(why)[:300])
+        print(json.dumps(dict(what=one, **found, torch=torch.__version__)), flush=True)
 
 
 main()

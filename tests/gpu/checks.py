@@ -28,7 +28,7 @@ def shape_of(kit):
     return "small" if kit.quick else "medium"
 
 
-def write_ini(kit, name, plugins, sections="", shape=None, device="cuda", steps=4, seconds=60, **cuda):
+def write_ini(kit, name, plugins, sections="", shape=None, device="cuda", steps=4, seconds=60, lr=1e-3, **cuda):
     """Dtypes stand before the data, what watches the state behind the optimizer, the rest between."""
     seq, batch, micro, dim, blocks, heads, kv, head, ffn, vocabulary = SHAPES[shape or shape_of(kit)]
     early = [p for p in ("bf16", "float8") if p in plugins.split()]
@@ -41,7 +41,7 @@ def write_ini(kit, name, plugins, sections="", shape=None, device="cuda", steps=
         lines += ["threads = 1"]
     lines += ["[train]", f"steps = {steps}", f"seq_len = {seq}", f"global_batch = {batch}",
               f"micro_batch = {micro}", "[text]", f"path = {kit.path('references', 'text.txt')}",
-              "[adamw]", "lr = 1e-3", "[llama3]", f"dim = {dim}", f"n_layers = {blocks}",
+              "[adamw]", f"lr = {lr}", "[llama3]", f"dim = {dim}", f"n_layers = {blocks}",
               f"n_heads = {heads}", f"n_kv_heads = {kv}", f"head_dim = {head}",
               f"ffn_dim = {ffn}", f"vocab_size = {vocabulary}"]
     if device == "cuda":
@@ -121,9 +121,11 @@ def tests_of(kit, program):
 
 
 def kernel_checks(kit):
-    for program in ("gpu_products", "gpu_attention", "gpu_kernels"):
-        for name, test in tests_of(kit, program):
-            yield (f"kernels/{name}", trials, program, test)
+    """Those last of which the processor's plain kernels take longest."""
+    found = [(f"kernels/{name}", trials, program, test)
+             for program in ("gpu_products", "gpu_attention", "gpu_kernels")
+             for name, test in tests_of(kit, program)]
+    yield from sorted(found, key=lambda one: bool(re.search("/(masks|parts|long_.*)$", one[0])))
 
 
 # ---- whole runs ----
