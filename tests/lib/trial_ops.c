@@ -84,9 +84,13 @@ void trial_test_bf16_rounds_to_nearest_even(void **state)
     }
     for (int v = 0; machine.variant(&t, v); v++) {
         trial_run(&t, v, 0, false);
-        for (int i = 0; i < 4096; i++)
-            assert_int_equal(((const uint16_t *)y->data)[i],
-                             weft_f32_to_bf16(((const float *)x->data)[i]));
+        for (int64_t i = 0; i < 4096; i++) {
+            if (isnan(((const float *)x->data)[i])) /* which NaN is the machine's own choice */
+                assert_true(isnan(weft_tensor_get(y, i)));
+            else
+                assert_int_equal(((const uint16_t *)y->data)[i],
+                                 weft_f32_to_bf16(((const float *)x->data)[i]));
+        }
     }
     trial_release(&t);
 }
