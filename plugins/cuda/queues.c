@@ -94,16 +94,16 @@ static int number_of(const cuda *c, const weft_queue *queue)
     return -1;
 }
 
-/* A tag that could not be written names the instruction before. No barrier of memory is asked for:
- * it would keep the next launch from beginning behind the last, and nobody reads by tags what the
- * stream has written. */
+/* A tag that could not be written names the instruction before. Nobody reads by tags what the
+ * stream has written, so the barrier of memory that comes with one is of no use; but this version
+ * of the call refuses to do without. */
 void cuda_tag(void *self, weft_queue *queue, uint64_t tag)
 {
     cuda *c = self;
     int i = number_of(c, queue);
     if (i >= 0 && c->tags)
         c->driver.cuStreamWriteValue64(queue->stream, (CUdeviceptr)(uintptr_t)&c->tags[i], tag,
-                                       CU_STREAM_WRITE_VALUE_NO_MEMORY_BARRIER);
+                                       CU_STREAM_WRITE_VALUE_DEFAULT);
 }
 
 uint64_t cuda_reached(void *self, weft_queue *queue)

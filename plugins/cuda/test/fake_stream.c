@@ -386,7 +386,7 @@ EXPORT CUresult cuStreamWriteValue64(CUstream stream, CUdeviceptr to, cuuint64_t
                                      unsigned flags)
 {
     const written w = {to, value};
-    if ((flags & ~(unsigned)CU_STREAM_WRITE_VALUE_NO_MEMORY_BARRIER) || to % sizeof value ||
+    if (flags != CU_STREAM_WRITE_VALUE_DEFAULT || to % sizeof value ||
         !fake_owns((const void *)(uintptr_t)to, sizeof value))
         return fake_refuse(CUDA_ERROR_INVALID_VALUE, "a value is written to no place of the GPU's");
     count_task();
