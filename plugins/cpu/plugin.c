@@ -4,7 +4,6 @@
 #include "cpu.h"
 #include "matmul.h"
 
-#include <stdio.h>
 #include <string.h>
 
 typedef struct cpu {
@@ -116,48 +115,29 @@ static void cpu_close(void *self)
 
 /* ---- the device ---- */
 
-/* A number of the first line of `path` that begins with `key`; SIZE_MAX if there is none. */
-static size_t read_number(const char *path, const char *key)
+static void print_left(cpu_room room, weft_text *text)
 {
-    FILE *f = fopen(path, "re");
-    char line[256];
-    unsigned long long n;
-    size_t found = SIZE_MAX;
-    while (f && found == SIZE_MAX && fgets(line, sizeof line, f))
-        if (strncmp(line, key, strlen(key)) == 0 && sscanf(line + strlen(key), "%llu", &n) == 1)
-            found = (size_t)n;
-    if (f)
-        fclose(f);
-    return found;
-}
-
-/* What this process may still take, by the machine and by its container; SIZE_MAX if nobody says.
- */
-static size_t free_memory(void)
-{
-    size_t machine = read_number("/proc/meminfo", "MemAvailable:"),
-           swap = read_number("/proc/meminfo", "SwapFree:");
-    size_t most = read_number("/sys/fs/cgroup/memory.max", ""),
-           used = read_number("/sys/fs/cgroup/memory.current", "");
-    if (machine != SIZE_MAX)
-        machine = 1024 * (machine + (swap != SIZE_MAX ? swap : 0));
-    size_t cache = read_number("/sys/fs/cgroup/memory.stat", "file ");
-    if (most == SIZE_MAX || used == SIZE_MAX)
-        return machine;
-    used -= cache != SIZE_MAX && cache < used ? cache : 0; /* what files occupy is given back */
-    most = most > used ? most - used : 0;
-    return most < machine ? most : machine;
+    weft_text_add(text, room.of_group ? "; its control group has " : "; it has ");
+    weft_print_bytes(text, (double)room.bytes);
+    weft_text_add(text, " left");
 }
 
 static weft_status device_alloc(void *self, size_t bytes, void **memory, weft_error *err)
 {
     (void)self;
-    void *p = bytes <= free_memory()
-                  ? weft_alloc_aligned(64, bytes)
-                  : NULL; /* a kernel that promises too much would kill us later */
-    if (!p)
-        return weft_fail(err, WEFT_ERR_MEMORY, WEFT_NOWHERE,
-                         "out of memory: the host cannot give %zu bytes", bytes);
+    const cpu_room room = cpu_find_room("");
+    weft_text left = {0};
+    void *p = bytes <= room.bytes ? weft_alloc_aligned(64, bytes)
+                                  : NULL; /* a kernel that promises too much would kill us later */
+    if (!p) {
+        if (bytes > room.bytes)
+            print_left(room, &left);
+        weft_status s = weft_fail(err, WEFT_ERR_MEMORY, WEFT_NOWHERE,
+                                  "out of memory: the host cannot give %zu bytes%s", bytes,
+                                  weft_text_get(&left));
+        weft_text_release(&left);
+        return s;
+    }
     memset(p, 0, bytes);
     *memory = p;
     return WEFT_OK;
