@@ -37,7 +37,8 @@ weft_status weft_far_begin(const weft_run *run, const weft_lowered *l, const wef
     const int here = in->kind == WEFT_FETCH; /* the one that has an address */
     const weft_tensor *t = &in->tensors[here];
     const int64_t n = weft_tensor_count(t) * (int64_t)weft_dtype_size(t->dtype),
-                  at = l->buffers[in->buffers[!here]].offset;
+                  at = weft_buffer_offset(l, &l->buffers[in->buffers[!here]],
+                                          run->plan->plugins->running.micro_batch);
     return weft_far_blame(run, in, begin(run, at, n, here ? t->data : NULL, t->data, request, err),
                           err);
 }

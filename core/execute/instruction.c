@@ -133,7 +133,8 @@ static weft_status take_to_host(weft_run *run, const weft_lowered *l, int buffer
         return weft_run_wait(run, err);
     weft_status s = room_for_copy(run, bytes, err);
     if (!s)
-        s = far ? weft_far_move(run, b->offset, (int64_t)bytes, run->host_copy, NULL, err)
+        s = far ? weft_far_move(run, weft_buffer_offset(l, b, run->view.micro_batch),
+                                (int64_t)bytes, run->host_copy, NULL, err)
                 : weft_run_download(run, run->host_copy, t->data, bytes, err);
     t->data = run->host_copy;
     return s;

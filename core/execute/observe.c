@@ -202,7 +202,8 @@ weft_status weft_observe_value(weft_run *run, const weft_lowered *l, const weft_
     if (!plan->device->host_memory || far) {
         copy = weft_alloc(bytes + 1);
         s = !copy ? weft_fail_memory(err)
-            : far ? weft_far_move(run, b->offset, (int64_t)bytes, copy, NULL, err)
+            : far ? weft_far_move(run, weft_buffer_offset(l, b, micro), (int64_t)bytes, copy, NULL,
+                                  err)
                   : weft_run_download(run, copy, at, bytes, err);
     }
     t.data = copy ? copy : at;

@@ -86,7 +86,7 @@ static weft_value *evict(work *w, weft_value *next, weft_value *v)
     weft_node_unlink(g, e);
     weft_node_link(g, e, of->next);
     e->by = g->by;
-    e->scope = WEFT_STEP_END;
+    e->scope = kept ? WEFT_STEP_END : weft_value_available(next);
     e->part = of->part;
     if (kept) {
         e->phase = WEFT_UPDATE;
@@ -141,10 +141,12 @@ static void fetch(work *w, weft_value *v, const weft_value *of, weft_node *first
         put_behind(g, f, v->node);
 }
 
-/* Does it read v, which is evicted, where that is still there? */
+/* Does it read v, which is evicted, where that is still there? What a forward makes is, for all of
+ * it. */
 static bool is_near(const weft_value *v, const weft_node *reader)
 {
-    return weft_node_is(reader, WEFT_OP_EVICT) || is_alike(v->node, reader);
+    return weft_node_is(reader, WEFT_OP_EVICT) || is_alike(v->node, reader) ||
+           reader->part == WEFT_PART_F;
 }
 
 /* For all who read `of`. */
@@ -249,10 +251,20 @@ static bool is_stored(const weft_value *v)
     return weft_node_is(v->node, WEFT_OP_PARAMETER | WEFT_OP_STATE);
 }
 
+/* Does the forward of a micro-batch keep it for what comes behind? */
+static bool is_saved(const weft_value *v)
+{
+    bool later = false;
+    for (int i = 0; i < v->n_uses; i++)
+        later = later || v->uses[i].node->part > WEFT_PART_F;
+    return later && v->node->part == WEFT_PART_F && !weft_node_is(v->node, WEFT_OP_SOURCE) &&
+           weft_value_available(v) == WEFT_MICRO_BATCH;
+}
+
 /* Maxima begin with what no zeros are. */
 static bool may_lie_far(const weft_value *v)
 {
-    return is_stored(v) ||
+    return is_stored(v) || is_saved(v) ||
            (weft_value_available(v) == WEFT_STEP_END && !v->update_of &&
             !(weft_node_accumulates(v->node) && (v->node->op->flags & WEFT_OP_MAX)));
 }
@@ -264,10 +276,12 @@ void weft_put_far(weft_graph *g, weft_value *const *list, int n, int64_t ahead)
         return;
     for (int i = 0; i < n && !weft_graph_status(g); i++)
         if (!may_lie_far(list[i]) || !g->has_parts)
-            weft_graph_fail(g, WEFT_ERR_INTERNAL, WEFT_NOWHERE,
-                            "%s cannot lie far: an ordered pass puts there parameters, state, and "
-                            "sums over micro-batches or what is made behind the last",
-                            list[i]->name);
+            weft_graph_fail(
+                g, WEFT_ERR_INTERNAL, WEFT_NOWHERE,
+                "%s cannot lie far: an ordered pass puts there parameters, state, what a "
+                "forward saves, and sums over micro-batches or what is made behind "
+                "the last",
+                list[i]->name);
         else if (list[i]->becomes && !weft_value_is_far(list[i]))
             evict(&w, list[i]->becomes, list[i]);
     for (int i = 0; i < n && !weft_graph_status(g); i++)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Parameters, optimizer state and gradients lie in far memory between their uses (service "far"): a
- * pass says which, and the core fetches and evicts them. A review holds the plan to a limit. */
+/* Parameters, optimizer state, gradients and activations lie in far memory between their uses
+ * (service "far"): a pass says which, and the core fetches and evicts them. A review holds the plan
+ * to a limit. */
 #include <fnmatch.h>
 #include <string.h>
 #include <weft/review.h>
@@ -10,10 +11,15 @@ static const char *const states[] = {"moments", "all", "none", NULL};
 
 enum { STATE_MOMENTS, STATE_ALL, STATE_NONE };
 
+static const char *const activations[] = {"no", "boundary", "all", NULL};
+
+enum { ACTIVATIONS_NO, ACTIVATIONS_BOUNDARY, ACTIVATIONS_ALL };
+
 typedef struct offload {
     const weft_host *host;
     int state;
     bool gradients;
+    int activations;
     int64_t prefetch, least;
     const char *memory;
     double limit; /* bytes; 0: none */
@@ -32,6 +38,13 @@ static const weft_param params[] = {
      .value = "no",
      .help = "Gradients lie far, too, from where they are made to where they are used; of several "
              "micro-batches each fetches the sums so far, adds to them, and evicts them."},
+    {.name = "activations",
+     WEFT_CHOICE(offload, activations),
+     .value = "no",
+     .choices = activations,
+     .help =
+         "What a forward keeps for its backward lies far, too, from where it is made: boundary, "
+         "what one block makes and another reads, which is what ac = full keeps; all."},
     {.name = "memory",
      WEFT_TEXT(offload, memory),
      .help = "Bytes that may be planned for a rank, as 8 GiB; a run that needs more is refused, "
@@ -105,6 +118,7 @@ typedef struct choice {
     weft_graph *g;
     int state;
     bool gradients;
+    int activations;
     weft_value **list; /* room for as many as the graph has */
     int n;
 } choice;
@@ -147,12 +161,33 @@ static void choose_gradients(choice *c, weft_value *v)
         choose_gradients(c, n->ins[i]);
 }
 
+static bool is_activation(const choice *c, const weft_value *v)
+{
+    const weft_node *n = v->node;
+    bool later = false, crosses = false;
+    for (int i = 0; i < v->n_uses; i++) {
+        later = later || v->uses[i].node->part > WEFT_PART_F;
+        crosses = crosses || v->uses[i].node->block != n->block;
+    }
+    return later && (crosses || c->activations == ACTIVATIONS_ALL) && n->part == WEFT_PART_F &&
+           n->scope == WEFT_MICRO_BATCH && !weft_node_is(n, WEFT_OP_SOURCE | WEFT_OP_ACCUMULATES);
+}
+
+static void choose_activations(choice *c, const weft_node *n)
+{
+    for (int i = 0; i < n->n_outs && c->activations != ACTIVATIONS_NO; i++)
+        if (is_activation(c, n->outs[i]))
+            choose(c, n->outs[i]);
+}
+
 static void choose_all(choice *c)
 {
     weft_value *p;
-    for (const weft_node *n = weft_graph_first(c->g); n; n = n->next)
+    for (const weft_node *n = weft_graph_first(c->g); n; n = n->next) {
         if (is_chosen(c, n))
             choose(c, n->outs[0]);
+        choose_activations(c, n);
+    }
     for (int i = 0; c->gradients && (p = weft_graph_parameter(c->g, i)); i++)
         if (p->gradient && is_any_named(c->self, p->node))
             choose_gradients(c, p->gradient);
@@ -180,27 +215,32 @@ static void note(const choice *c)
 {
     const offload *self = c->self;
     double bytes = 0;
-    int gradients = 0;
+    int gradients = 0, kept = 0;
     weft_text text = {0}, also = {0};
     for (int i = 0; i < c->n; i++) {
+        const weft_node *n = c->list[i]->node;
         bytes += (double)weft_value_part_bytes(c->g, c->list[i]);
-        gradients += !weft_node_is(c->list[i]->node, WEFT_OP_PARAMETER | WEFT_OP_STATE);
+        kept += n->part == WEFT_PART_F;
+        gradients += !weft_node_is(n, WEFT_OP_PARAMETER | WEFT_OP_STATE) && n->part != WEFT_PART_F;
     }
     if (gradients)
         weft_text_print(&also, ", and %d gradients", gradients);
+    if (kept)
+        weft_text_print(&also, ", and %d activations of each micro-batch", kept);
     weft_print_bytes(&text, bytes);
     weft_graph_note(c->g, "%d parameters and states%s, %s in all ranks' largest parts, lie far%s",
-                    c->n - gradients, weft_text_get(&also), weft_text_get(&text),
+                    c->n - gradients - kept, weft_text_get(&also), weft_text_get(&text),
                     c->n == 0 && self->least > 0
                         ? "; what a rank holds fewer bytes of than [offload] least stays where it "
                           "is"
                         : "");
     if (c->n == 0 && self->least > 0)
-        weft_warn(
-            self->host, weft_params_where(self->host->params, "state"),
-            "offload: nothing lies far: nothing that `state`, `gradients` and `only` name has "
-            "the %lld bytes on a rank that [offload] least asks for",
-            (long long)self->least);
+        weft_warn(self->host, weft_params_where(self->host->params, "state"),
+                  "offload: nothing lies far: nothing that `state`, `gradients`, `activations` and "
+                  "`only` "
+                  "name has "
+                  "the %lld bytes on a rank that [offload] least asks for",
+                  (long long)self->least);
     weft_text_release(&also);
     weft_text_release(&text);
 }
@@ -214,6 +254,9 @@ static void put_far(void *self_, weft_graph *g)
                 .g = g,
                 .state = all ? STATE_ALL : self->state,
                 .gradients = train && (all || self->gradients),
+                .activations = !train ? ACTIVATIONS_NO
+                               : all  ? ACTIVATIONS_ALL
+                                      : self->activations,
                 .list = weft_alloc_zero((size_t)weft_graph_values(g) + 1, sizeof *c.list)};
     if (!c.list) {
         weft_fail_memory(weft_graph_error(g));
@@ -222,7 +265,7 @@ static void put_far(void *self_, weft_graph *g)
     check_patterns(self, g);
     choose_all(&c);
     weft_put_far(g, c.list, c.n, self->prefetch);
-    if (train && (c.state != STATE_NONE || c.gradients))
+    if (train && (c.state != STATE_NONE || c.gradients || c.activations))
         note(&c);
     weft_free(c.list);
 }
@@ -234,17 +277,16 @@ static weft_status refuse(const offload *self, int64_t needs, int64_t with_all, 
     weft_text all = {0}, now = {0};
     weft_print_bytes(&now, (double)needs);
     if (with_all > 0 && with_all < needs) {
-        weft_text_add(&all, ", and with state = all and gradients = yes ");
+        weft_text_add(&all, ", and with state = all, gradients = yes and activations = all ");
         weft_print_bytes(&all, (double)with_all);
     }
     weft_status s = weft_fail(
         err, WEFT_ERR_INPUT, weft_params_where(self->host->params, "memory"),
         "[offload] memory = %s is too little: the rank that needs most is planned to hold %s with "
-        "state = %s and gradients = %s%s; give the least of these, or take more ranks, ac, or a "
-        "smaller [train] "
-        "micro_batch",
+        "state = %s, gradients = %s and activations = %s%s; give the least of these, or take more "
+        "ranks, ac, or a smaller [train] micro_batch",
         self->memory, weft_text_get(&now), states[self->state], self->gradients ? "yes" : "no",
-        weft_text_get(&all));
+        activations[self->activations], weft_text_get(&all));
     weft_text_release(&all);
     weft_text_release(&now);
     return s;
@@ -272,7 +314,7 @@ static weft_status review(void *self_, weft_plan *plan, weft_error *err)
     self->over = most;
     if ((double)most <= self->limit)
         return WEFT_OK;
-    return self->state == STATE_ALL && self->gradients
+    return self->state == STATE_ALL && self->gradients && self->activations == ACTIVATIONS_ALL
                ? refuse(self, most, 0, err)
                : weft_plan_ask(plan, "offload state", "all", err);
 }

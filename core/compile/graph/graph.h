@@ -299,6 +299,11 @@ static inline bool weft_node_is_far(const weft_node *n)
 }
 /* Of a parameter or state: does it lie in far memory? (state.c) */
 bool weft_value_is_far(const weft_value *v);
+/* Of such a one: has each micro-batch a place of its own there? */
+static inline bool weft_place_is_micro(const weft_value *place)
+{
+    return place->becomes && place->becomes->node->scope == WEFT_MICRO_BATCH;
+}
 /* From when on v is there: totals over micro-batches are known after the last one. */
 weft_scope weft_value_available(const weft_value *v);
 /* The layout that the table gives a parameter, state or input. */

@@ -341,6 +341,8 @@ weft_status weft_compile_slots(weft_compiler *c)
 
 int64_t weft_buffer_offset(const weft_lowered *l, const weft_buffer *b, int64_t micro)
 {
+    if (b->base == WEFT_BASE_FAR && weft_place_is_micro(b->value))
+        return b->offset + (micro > 0 ? micro : 0) * weft_align(b->bytes, WEFT_FAR_ALIGNMENT);
     if (b->base != WEFT_BASE_SLOT && b->base != WEFT_BASE_INPUT)
         return b->offset;
     const weft_slots *s = b->base == WEFT_BASE_SLOT ? &l->slots[b->slots] : &l->inputs;

@@ -93,12 +93,14 @@ static weft_status add(weft_states *states, const weft_graph *g, weft_value *v, 
 {
     weft_state_entry *e = &states->list[states->n++];
     const bool far = weft_value_is_far(v);
+    const int64_t places = far && weft_place_is_micro(v) ? g->config.sizes.micro_batches : 1;
     int64_t *end = far ? &states->far_bytes : &states->bytes;
     *e = (weft_state_entry){v->name, *end, 0, v, far};
     if (weft_layout_held(v->layout, coord))
         e->bytes = weft_nominal_bytes(g, v);
-    if ((*end += weft_align(e->bytes, far ? WEFT_FAR_ALIGNMENT : states->alignment)) >
-        WEFT_MAX_BYTES)
+    if (e->bytes > WEFT_MAX_BYTES / places ||
+        (*end += places * weft_align(e->bytes, far ? WEFT_FAR_ALIGNMENT : states->alignment)) >
+            WEFT_MAX_BYTES)
         return refuse_total(states, err);
     return weft_map_set(&states->by_name, &states->pool, v->name, strlen(v->name), e)
                ? WEFT_OK
