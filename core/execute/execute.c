@@ -66,10 +66,9 @@ static weft_status launch(weft_run *run, const weft_lowered *l, const weft_instr
     case WEFT_POST_RECV:
         return weft_transfer_recv(run, l, in, err);
     case WEFT_FETCH:
-        if (weft_transfer_is_zero(run, l, in))
-            return move_all(run, in, first->data, NULL, bytes, err);
-        return weft_transfer_far(run, l, in, err);
     case WEFT_EVICT:
+        if (in->kind == WEFT_FETCH && weft_transfer_is_zero(run, l, in))
+            return move_all(run, in, first->data, NULL, bytes, err);
         return weft_transfer_far(run, l, in, err);
     case WEFT_AWAIT:
     case WEFT_ARRIVE:

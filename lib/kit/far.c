@@ -135,9 +135,10 @@ static void fetch(work *w, weft_value *v, const weft_value *of, weft_node *first
         weft_node_unlink(g, f);
         weft_node_link(g, f, at);
     }
-    if (of == v)
+    if (of == v && position_of(w, v->node) > position_of(w, at))
         weft_node_come_before(g, v->node, f);
-    else if (position_of(w, at) <= position_of(w, of->node)) /* the list has both programs */
+    else if (of != v &&
+             position_of(w, at) <= position_of(w, of->node)) /* the list has both programs */
         put_behind(g, f, v->node);
 }
 
@@ -183,7 +184,8 @@ static weft_value *add_place(weft_graph *g, weft_value *v)
                                  0, NULL, 1, &v);
     if (!n)
         return NULL;
-    weft_node_come_before(g, n, g->first);
+    weft_node_unlink(g, n);
+    weft_node_link(g, n, g->first);
     n->by = g->by;
     n->outs[0]->kind = WEFT_STATE_STEP;
     n->scope = WEFT_STEP_BEGIN;

@@ -58,9 +58,11 @@ static weft_status read_chunk(const ckpt_writer *w, const ckpt_chunk *c, char *r
     const ckpt_part *p = &w->parts.list[c->part];
     const weft_tensor *x = &p->tensor->tensor;
     *from = x->data ? (const char *)x->data + p->offset + c->at : room;
-    return x->data ? WEFT_OK
-                   : w->state->read(w->state, (int)(p->tensor - w->state->tensors),
-                                    p->offset + c->at, c->bytes, room, err);
+    if (x->data)
+        return WEFT_OK;
+    weft_status s = w->state->read(w->state, (int)(p->tensor - w->state->tensors),
+                                   p->offset + c->at, c->bytes, room, err);
+    return s ? weft_fail(err, s, WEFT_NOWHERE, "in saving %s", p->tensor->name) : WEFT_OK;
 }
 
 /* Waits until chunk i may be read; *from: where, NULL: from the state. False: the end has come. */

@@ -98,9 +98,8 @@ static weft_status add(weft_states *states, const weft_graph *g, weft_value *v, 
     *e = (weft_state_entry){v->name, *end, 0, v, far};
     if (weft_layout_held(v->layout, coord))
         e->bytes = weft_nominal_bytes(g, v);
-    if (e->bytes > WEFT_MAX_BYTES / places ||
-        (*end += places * weft_align(e->bytes, far ? WEFT_FAR_ALIGNMENT : states->alignment)) >
-            WEFT_MAX_BYTES)
+    const int64_t bytes = weft_align(e->bytes, far ? WEFT_FAR_ALIGNMENT : states->alignment);
+    if (bytes > WEFT_MAX_BYTES / places || (*end += places * bytes) > WEFT_MAX_BYTES)
         return refuse_total(states, err);
     return weft_map_set(&states->by_name, &states->pool, v->name, strlen(v->name), e)
                ? WEFT_OK
