@@ -135,7 +135,9 @@ int weft_gradient_reads(const weft_node *n, const bool *wanted, weft_value **lis
  * In training, so may sums over micro-batches (not maxima), and what is made of them when the last
  * is done: each is evicted where it is made, and fetched for whoever reads it in another block or
  * part. Of several micro-batches each fetches a sum, adds to it, and evicts it; one of which a part
- * is made in an earlier program stays where it is. */
+ * is made in an earlier program stays where it is. So may what the forward of a micro-batch makes
+ * and its backward reads: it is evicted where it is made, to a place for each micro-batch, and
+ * fetched for whoever reads it behind the forward. */
 void weft_put_far(weft_graph *g, weft_value *const *list, int n, int64_t ahead);
 
 /* Ordered stage: of the backward of these stages (one flag each), what can wait goes from part B to

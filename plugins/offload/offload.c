@@ -44,7 +44,7 @@ static const weft_param params[] = {
      .choices = activations,
      .help =
          "What a forward keeps for its backward lies far, too, from where it is made: boundary, "
-         "what one block makes and another reads, which is what ac = full keeps; all."},
+         "what one block makes and another reads; all."},
     {.name = "memory",
      WEFT_TEXT(offload, memory),
      .help = "Bytes that may be planned for a rank, as 8 GiB; a run that needs more is refused, "
@@ -335,7 +335,8 @@ WEFT_PLUGIN(offload) = {
     .name = "offload",
     .version = WEFT_VERSION,
     .licence = "Apache-2.0",
-    .summary = "parameters, optimizer state and gradients lie in far memory between their uses",
+    .summary =
+        "parameters, optimizer state, gradients and activations lie in far memory between uses",
     .numerics = WEFT_NUMERICS_BITWISE,
     .params = params,
     .contributions = contributions,
