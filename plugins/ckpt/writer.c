@@ -60,9 +60,13 @@ static weft_status read_chunk(const ckpt_writer *w, const ckpt_chunk *c, char *r
     *from = x->data ? (const char *)x->data + p->offset + c->at : room;
     if (x->data)
         return WEFT_OK;
+    weft_error why = {0};
     weft_status s = w->state->read(w->state, (int)(p->tensor - w->state->tensors),
-                                   p->offset + c->at, c->bytes, room, err);
-    return s ? weft_fail(err, s, WEFT_NOWHERE, "in saving %s", p->tensor->name) : WEFT_OK;
+                                   p->offset + c->at, c->bytes, room, &why);
+    if (s)
+        weft_fail(err, s, WEFT_NOWHERE, "%s, in saving %s", weft_error_text(&why), p->tensor->name);
+    weft_error_release(&why);
+    return s;
 }
 
 /* Waits until chunk i may be read; *from: where, NULL: from the state. False: the end has come. */

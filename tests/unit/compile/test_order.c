@@ -45,7 +45,13 @@ static const sample samples[] = {
     {"llama3 later local pp adamw disk offload",
      "[pp]\ndegree = 2\nschedule = zbv\n[offload]\ngradients = yes\nleast = 0\n", 2},
     {"llama3 cpu local fsdp adamw disk offload",
-     "[cpu]\nqueues = adversarial\n[offload]\nstate = all\ngradients = yes\nleast = 0\n", 2},
+     "[cpu]\nqueues = adversarial\n[offload]\nstate = all\ngradients = yes\nactivations = "
+     "all\nleast = 0\n",
+     2},
+    {"llama3 later local pp ac adamw disk offload",
+     "[pp]\ndegree = 2\nschedule = zbv\n[offload]\nactivations = all\nleast = 0\n", 2},
+    {"llama3 later local pp adamw disk offload",
+     "[pp]\ndegree = 2\nschedule = interleaved\n[offload]\nactivations = boundary\nleast = 0\n", 2},
 };
 
 static void start(plan_run *p, const sample *s, int rank)
