@@ -153,6 +153,8 @@ const char *cuda_kernel_file(cuda_kernel kernel);
 extern const weft_kernel cuda_kernels[];
 
 cuda_view cuda_view_of(const weft_tensor *t);
+/* bf16 at a multiple of 16 bytes, rows of a multiple of 8 elements: see kernels/args.h. */
+bool cuda_is_whole(const weft_tensor *t);
 /* Blocks for so many elements in chunks of 8, or rows a block each. */
 int64_t cuda_chunk_blocks(int64_t n);
 int64_t cuda_row_blocks(int64_t rows);

@@ -82,6 +82,11 @@ cuda_view cuda_view_of(const weft_tensor *t)
     return (cuda_view){t->data, (int32_t)t->dtype};
 }
 
+bool cuda_is_whole(const weft_tensor *t)
+{
+    return t->dtype == WEFT_BF16 && (uintptr_t)t->data % 16 == 0 && cuda_width(t) % 8 == 0;
+}
+
 /* Kernels walk on from there: more blocks than a GPU holds at once gain nothing. Tests have fewer,
  * so that they do. */
 #ifndef CUDA_MOST_BLOCKS

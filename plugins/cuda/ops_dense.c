@@ -42,11 +42,16 @@ static cuda_elementwise_args elementwise_args(const weft_call *call)
                                .n_ins = call->n_ins,
                                .accumulate = call->accumulate,
                                .exact =
-                                   is_kind_of(call, "gelu") && weft_call_int(call, "exact") != 0};
-    for (int i = 0; i < call->n_ins; i++)
+                                   is_kind_of(call, "gelu") && weft_call_int(call, "exact") != 0,
+                               .whole = true};
+    for (int i = 0; i < call->n_ins; i++) {
         a.ins[i] = cuda_view_of(&call->ins[i]);
-    for (int i = 0; i < call->n_outs; i++)
+        a.whole = a.whole && cuda_is_whole(&call->ins[i]);
+    }
+    for (int i = 0; i < call->n_outs; i++) {
         a.outs[i] = cuda_view_of(&call->outs[i]);
+        a.whole = a.whole && cuda_is_whole(&call->outs[i]);
+    }
     return a;
 }
 

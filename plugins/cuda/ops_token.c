@@ -65,13 +65,18 @@ weft_status cuda_loss_launch(const weft_call *call, weft_error *err)
                         .rows = cuda_rows(logits),
                         .width = cuda_width(logits),
                         .lo = logits->lo[logits->n_dims - 1],
-                        .accumulate = call->accumulate};
+                        .accumulate = call->accumulate,
+                        .whole = cuda_is_whole(&in[0]) &&
+                                 (!is(call, "sumexp_dx") || cuda_is_whole(&call->outs[0]))};
     int64_t rows = cuda_row_blocks(a.rows);
     if (is(call, "max_v"))
         return cuda_launch(call->queue, CUDA_KERNEL_max_v, &a, rows, err);
     if (is(call, "pick_dx")) {
         a.labels = cuda_view_of(&in[0]);
         a.dy = cuda_view_of(&in[1]);
+        if (a.accumulate)
+            return cuda_launch(call->queue, CUDA_KERNEL_pick_dx_add, &a,
+                               cuda_chunk_blocks(8 * a.rows), err);
         return cuda_launch(call->queue, CUDA_KERNEL_pick_dx, &a, rows, err);
     }
     if (is(call, "pick")) {

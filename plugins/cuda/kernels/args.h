@@ -16,7 +16,8 @@ enum {
     CUDA_TILE = 64,        /* attention: rows of a block, in warps of 16 */
 };
 
-/* An operand or a result. */
+/* An operand or a result. Where `whole` is said, all of them are bf16 at multiples of 16 bytes and
+ * have rows of a multiple of 8 elements. */
 typedef struct cuda_view {
     void *data;
     int32_t dtype; /* weft_dtype */
@@ -27,7 +28,7 @@ typedef struct cuda_elementwise_args {
     cuda_view ins[CUDA_MOST_INS], outs[2];
     int64_t n, width; /* elements; of a row */
     int32_t n_ins;
-    int32_t accumulate, exact;
+    int32_t accumulate, exact, whole;
 } cuda_elementwise_args;
 
 /* Norms: x, w, bias or dy; `stats` is [rows 2] f32, mean and 1 / deviation. */
@@ -77,7 +78,7 @@ typedef struct cuda_embedding_args {
 typedef struct cuda_loss_args {
     cuda_view logits, max, labels, dy, out;
     int64_t rows, width, lo;
-    int32_t accumulate;
+    int32_t accumulate, whole;
 } cuda_loss_args;
 
 /* Sums of all elements: by f64 parts of CUDA_SUM_BLOCKS blocks. */

@@ -5,20 +5,40 @@
 /* Results 0 are written, or added to what is there. */
 #define RESULT(i, y) store8_or_add(a.outs[0], i, a.n, y, a.accumulate)
 
-WEFT_KERNEL(add, cuda_elementwise_args, CUDA_THREADS)
+/* Of the kernels that take most of a step, which are given what they read at once. */
+#define WAS(i)               fetch8_if<WHOLE>(a.accumulate, a.outs[0], i, a.n)
+#define OPERAND(o, i)        fetch8<WHOLE>(a.ins[o], i, a.n)
+#define RESULT_OF(i, y, was) store8_sum<WHOLE>(a.outs[0], i, a.n, y, a.accumulate, was)
+#define BY_WHOLE(name)                                                                             \
+    WEFT_KERNEL(name, cuda_elementwise_args, CUDA_THREADS)                                         \
+    {                                                                                              \
+        if (a.whole)                                                                               \
+            name##_of<true>(a);                                                                    \
+        else                                                                                       \
+            name##_of<false>(a);                                                                   \
+    }
+
+template <bool WHOLE> static __device__ inline void add_of(const cuda_elementwise_args &a)
 {
     FOR_CHUNKS(i, a.n)
     {
         float y[8], x[8];
-        load8(a.ins[0], i, a.n, y);
+        eight<WHOLE> was = WAS(i), first = OPERAND(0, i), next = first;
+        if (a.n_ins > 1)
+            next = OPERAND(1, i);
+        widen8(first, y);
         for (int o = 1; o < a.n_ins; o++) {
-            load8(a.ins[o], i, a.n, x);
+            widen8(next, x);
+            if (o + 1 < a.n_ins)
+                next = OPERAND(o + 1, i);
             EACH8(k)
             y[k] += x[k];
         }
-        RESULT(i, y);
+        RESULT_OF(i, y, was);
     }
 }
+
+BY_WHOLE(add)
 
 /* A block for each row. */
 WEFT_KERNEL(add_bias, cuda_elementwise_args, CUDA_THREADS)
@@ -104,37 +124,43 @@ static __device__ inline float sigmoid(float x)
     return reciprocal_fast(1.0f + expf(-x));
 }
 
-WEFT_KERNEL(silu_mul, cuda_elementwise_args, CUDA_THREADS)
+template <bool WHOLE> static __device__ inline void silu_mul_of(const cuda_elementwise_args &a)
 {
     FOR_CHUNKS(i, a.n)
     {
         float gate[8], up[8], y[8];
-        load8(a.ins[0], i, a.n, gate);
-        load8(a.ins[1], i, a.n, up);
+        const eight<WHOLE> was = WAS(i), raw[2] = {OPERAND(0, i), OPERAND(1, i)};
+        widen8(raw[0], gate);
+        widen8(raw[1], up);
         EACH8(k)
         y[k] = gate[k] * sigmoid(gate[k]) * up[k];
-        RESULT(i, y);
+        RESULT_OF(i, y, was);
     }
 }
 
-WEFT_KERNEL(silu_mul_dx, cuda_elementwise_args, CUDA_THREADS)
+BY_WHOLE(silu_mul)
+
+template <bool WHOLE> static __device__ inline void silu_mul_dx_of(const cuda_elementwise_args &a)
 {
     FOR_CHUNKS(i, a.n)
     {
         float gate[8], up[8], dy[8], dgate[8], dup[8];
-        load8(a.ins[0], i, a.n, gate);
-        load8(a.ins[1], i, a.n, up);
-        load8(a.ins[2], i, a.n, dy);
+        const eight<WHOLE> was = WAS(i), raw[3] = {OPERAND(0, i), OPERAND(1, i), OPERAND(2, i)};
+        widen8(raw[0], gate);
+        widen8(raw[1], up);
+        widen8(raw[2], dy);
         EACH8(k)
         {
             float s = sigmoid(gate[k]);
             dgate[k] = dy[k] * up[k] * s * (1.0f + gate[k] * (1.0f - s));
             dup[k] = dy[k] * gate[k] * s;
         }
-        RESULT(i, dgate);
-        store8(a.outs[1], i, a.n, dup);
+        RESULT_OF(i, dgate, was);
+        store8_sum<WHOLE>(a.outs[1], i, a.n, dup, false, was);
     }
 }
+
+BY_WHOLE(silu_mul_dx)
 
 #define ROOT_2_OVER_PI  0.79788456080286535588f
 #define ROOT_1_2        0.70710678118654752440f

@@ -64,6 +64,7 @@
     X(loss, sumexp_dx, 256)                                                                        \
     X(loss, pick, 256)                                                                             \
     X(loss, pick_dx, 256)                                                                          \
+    X(loss, pick_dx_add, 256)                                                                      \
     X(loss, nll, 256)                                                                              \
     X(loss, nll_de, 256)                                                                           \
     X(loss, nll_dt, 256)                                                                           \
