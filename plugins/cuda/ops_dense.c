@@ -101,16 +101,45 @@ static cuda_norm_args norm_args(const weft_call *call)
                             .accumulate = call->accumulate};
 }
 
+/* The forms of a kernel: rows of any width, and those that hold a row, 2 or 4 chunks a thread. */
+typedef struct norm_forms {
+    cuda_kernel any, held_2, held_4;
+} norm_forms;
+
+static const norm_forms forward = {CUDA_KERNEL_norm, CUDA_KERNEL_norm_2, CUDA_KERNEL_norm_4},
+                        backward = {CUDA_KERNEL_norm_dx, CUDA_KERNEL_norm_dx_2,
+                                    CUDA_KERNEL_norm_dx_4},
+                        of_weight = {CUDA_KERNEL_norm_stats, CUDA_KERNEL_norm_dw_2,
+                                     CUDA_KERNEL_norm_dw_4};
+
+/* Weights and biases, whose width is the row's. */
+static bool is_in_words(const weft_tensor *t)
+{
+    return (t->dtype == WEFT_F32 || t->dtype == WEFT_BF16) && (uintptr_t)t->data % 16 == 0;
+}
+
+static cuda_kernel norm_form(const norm_forms *forms, int64_t width, bool whole)
+{
+    enum { CHUNKS = 8 * CUDA_THREADS };
+    if (!whole || width > 4 * CHUNKS)
+        return forms->any;
+    return width > 2 * CHUNKS ? forms->held_4 : forms->held_2;
+}
+
 weft_status cuda_norm_launch(const weft_call *call, weft_error *err)
 {
     cuda_norm_args a = norm_args(call);
-    bool backward = call->n_ins == 3 && strstr(call->op->name, "_dx");
+    const bool dx = call->n_ins == 3 && strstr(call->op->name, "_dx");
+    const bool whole =
+        cuda_is_whole(&call->ins[0]) && cuda_is_whole(&call->outs[0]) &&
+        is_in_words(&call->ins[1]) &&
+        (call->n_ins == 2 || (dx ? cuda_is_whole(&call->ins[2]) : is_in_words(&call->ins[2])));
     a.w = cuda_view_of(&call->ins[1]);
-    if (backward)
+    if (dx)
         a.dy = cuda_view_of(&call->ins[2]);
     else if (a.centred)
         a.bias = cuda_view_of(&call->ins[2]);
-    return cuda_launch(call->queue, backward ? CUDA_KERNEL_norm_dx : CUDA_KERNEL_norm, &a,
+    return cuda_launch(call->queue, norm_form(dx ? &backward : &forward, a.width, whole), &a,
                        a.width > 0 ? cuda_row_blocks(a.rows) : 0, err);
 }
 
@@ -144,19 +173,26 @@ weft_status cuda_norm_dw_launch(const weft_call *call, weft_error *err)
                            .width = norm.width,
                            .n_parts = n_parts(norm.rows),
                            .accumulate = call->accumulate};
-    int64_t columns = (a.width + CUDA_COLUMNS - 1) / CUDA_COLUMNS;
+    const int64_t columns = (a.width + CUDA_COLUMNS - 1) / CUDA_COLUMNS;
+    const bool whole = cuda_is_whole(&call->ins[0]) && cuda_is_whole(&call->ins[call->n_ins - 1]);
+    const cuda_kernel form = norm_form(&of_weight, a.width, whole);
+    const bool held = call->n_ins == 2 && form != of_weight.any;
     weft_status s = cuda_check_workspace(call, cuda_columns_workspace(call), err);
     if (!s && call->n_ins == 2) {
+        norm.dy = a.dy;
+        norm.parts = (cuda_view){a.parts, WEFT_F32};
         a.stats = norm.stats = call->workspace;
-        s = cuda_launch(call->queue, CUDA_KERNEL_norm_stats, &norm,
-                        a.width > 0 ? cuda_row_blocks(a.rows) : 0, err);
+        s = cuda_launch(call->queue, form, &norm,
+                        a.width == 0 ? 0
+                        : held       ? a.n_parts
+                                     : cuda_row_blocks(a.rows),
+                        err);
     }
-    if (!s)
+    if (!s && !held)
         s = cuda_launch_grid(call->queue, CUDA_KERNEL_column_parts, &a,
                              (const int64_t[]){columns, a.n_parts, 1}, 0, err);
     if (!s)
-        s = cuda_launch(call->queue, CUDA_KERNEL_column_sums, &a,
-                        (a.width + CUDA_THREADS - 1) / CUDA_THREADS, err);
+        s = cuda_launch(call->queue, CUDA_KERNEL_column_sums, &a, (a.width + 31) / 32, err);
     return s;
 }
 

@@ -10,8 +10,9 @@ enum {
     CUDA_MOST_INS = 8,     /* operands of a sum */
     CUDA_MOST_DIMS = 6,    /* of a move */
     CUDA_MOST_PAIRS = 256, /* angles: pairs of a head */
-    CUDA_PARTS = 128,      /* sums over rows are made in this many parts, whatever the GPU */
-    CUDA_SUM_BLOCKS = 256, /* sums of all elements: the same */
+    CUDA_PARTS = 256,      /* sums over rows are made in this many parts, whatever the GPU */
+    CUDA_SUM_BLOCKS = 512, /* sums of all elements: the same */
+    CUDA_PIECE = 64,       /* gradient of an embedding: tokens that a block adds */
     CUDA_COLUMNS = 256,    /* sums over rows: columns of a block */
     CUDA_TILE = 64,        /* attention: rows of a block, in warps of 16 */
 };
@@ -31,9 +32,10 @@ typedef struct cuda_elementwise_args {
     int32_t accumulate, exact, whole;
 } cuda_elementwise_args;
 
-/* Norms: x, w, bias or dy; `stats` is [rows 2] f32, mean and 1 / deviation. */
+/* Norms: x, w, bias or dy; `stats` is [rows 2] f32, mean and 1 / deviation; `parts` as of columns.
+ */
 typedef struct cuda_norm_args {
-    cuda_view x, w, bias, dy, out;
+    cuda_view x, w, bias, dy, out, parts;
     float *stats;
     int64_t rows, width;
     float eps;

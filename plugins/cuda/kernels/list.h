@@ -71,7 +71,13 @@
     X(move, move, 256)                                                                             \
     X(move, reduce, 256)                                                                           \
     X(norm, norm, 256)                                                                             \
+    X(norm, norm_2, 256)                                                                           \
+    X(norm, norm_4, 256)                                                                           \
     X(norm, norm_dx, 256)                                                                          \
+    X(norm, norm_dx_2, 256)                                                                        \
+    X(norm, norm_dx_4, 256)                                                                        \
+    X(norm, norm_dw_2, 256)                                                                        \
+    X(norm, norm_dw_4, 256)                                                                        \
     X(norm, norm_stats, 256)                                                                       \
     X(norm, column_parts, 256)                                                                     \
     X(norm, column_sums, 256)                                                                      \
