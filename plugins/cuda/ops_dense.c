@@ -253,7 +253,10 @@ weft_status cuda_rope_launch(const weft_call *call, weft_error *err)
     int64_t blocks = cuda_chunk_blocks(a.rows * ((a.pairs + 7) / 8) * 8);
     /* Few rows: heads are shared out, too. */
     int64_t by_head = blocks < 512 ? (a.heads < 8 ? a.heads : 8) : 1;
-    return cuda_launch_grid(call->queue, CUDA_KERNEL_rope, &a,
+    const bool whole = !a.neighbours && (a.width | a.first | a.pairs) % 8 == 0 &&
+                       cuda_is_whole(x) && cuda_is_whole(&call->outs[0]) &&
+                       is_in_words(&call->ins[1]);
+    return cuda_launch_grid(call->queue, whole ? CUDA_KERNEL_rope_whole : CUDA_KERNEL_rope, &a,
                             (const int64_t[]){a.heads ? blocks : 0, by_head, 1}, 0, err);
 }
 

@@ -91,6 +91,7 @@
     X(quantise, quantise, 256)                                                                     \
     X(rope, angles, 256)                                                                           \
     X(rope, rope, 256)                                                                             \
+    X(rope, rope_whole, 256)                                                                       \
     X(rows, take, 256)                                                                             \
     X(rows, cache, 256)                                                                            \
     X(rows, repeat_kv, 256)                                                                        \
