@@ -30,29 +30,54 @@ weft_status cuda_embedding_launch(const weft_call *call, weft_error *err)
     return cuda_launch(call->queue, CUDA_KERNEL_embedding, &a, cuda_row_blocks(a.tokens), err);
 }
 
+/* Where the launch has what, in its workspace; its bytes. */
+static size_t lay_out_order(cuda_embedding_args *a, void *base)
+{
+    const int64_t pieces = (a->tokens + CUDA_PIECE - 1) / CUDA_PIECE,
+                  width = (a->width + 7) / 8 * 8;
+    const int64_t keys = (a->tokens + 7) / 8 * 8;
+    a->keys = base;
+    if (base) {
+        a->order = a->keys + keys;
+        a->parts = (float *)(a->order + keys);
+    }
+    return (size_t)keys * 2 * sizeof(int64_t) + (size_t)(2 * pieces * width) * sizeof(float);
+}
+
 size_t cuda_embedding_workspace(const weft_call *call)
 {
-    return ((size_t)call->outs[0].size[0] + (size_t)weft_tensor_count(&call->ins[0])) *
-           sizeof(int32_t);
+    cuda_embedding_args a = embedding_args(call, &call->outs[0]);
+    return lay_out_order(&a, NULL);
+}
+
+/* Only rows that occur are written; the others are zeros first where nothing is added to. */
+static weft_status clear_rows(const weft_call *call, weft_error *err)
+{
+    const weft_tensor *out = &call->outs[0];
+    const int64_t bytes = weft_tensor_count(out) * (int64_t)weft_dtype_size(out->dtype);
+    const weft_box box = weft_box_of(out->data, NULL, bytes);
+    return call->accumulate || bytes == 0 ? WEFT_OK : cuda_box_move(call->queue, &box, err);
 }
 
 weft_status cuda_embedding_dw_launch(const weft_call *call, weft_error *err)
 {
     cuda_embedding_args a = embedding_args(call, &call->outs[0]);
-    const int64_t warps = CUDA_THREADS / 32;
+    const int64_t columns = (a.width + 8 * CUDA_THREADS - 1) / (8 * CUDA_THREADS),
+                  grid[3] = {cuda_row_blocks((a.tokens + CUDA_PIECE - 1) / CUDA_PIECE),
+                             columns < 64 ? columns : 64, 1};
     a.dy = cuda_view_of(&call->ins[1]);
-    a.first = call->workspace;
-    a.next = a.first + a.rows;
+    a.whole = cuda_is_whole(&call->ins[1]);
+    lay_out_order(&a, call->workspace);
     weft_status s = cuda_check_workspace(call, cuda_embedding_workspace(call), err);
-    if (!s)
-        s = cuda_launch(call->queue, CUDA_KERNEL_chain_begin, &a, cuda_chunk_blocks(8 * a.rows),
+    s = s ? s : clear_rows(call, err);
+    s = s ? s
+          : cuda_launch(call->queue, CUDA_KERNEL_sort_tokens, &a,
+                        cuda_row_blocks((a.tokens + CUDA_THREADS - 1) / CUDA_THREADS), err);
+    s = s ? s
+          : cuda_launch(call->queue, CUDA_KERNEL_order_tokens, &a, cuda_chunk_blocks(8 * a.tokens),
                         err);
-    if (!s)
-        s = cuda_launch(call->queue, CUDA_KERNEL_chain_link, &a,
-                        cuda_row_blocks((a.tokens + warps - 1) / warps), err);
-    if (!s)
-        s = cuda_launch(call->queue, CUDA_KERNEL_embedding_dw, &a, cuda_row_blocks(a.rows), err);
-    return s;
+    s = s ? s : cuda_launch_grid(call->queue, CUDA_KERNEL_embedding_dw, &a, grid, 0, err);
+    return s ? s : cuda_launch_grid(call->queue, CUDA_KERNEL_embedding_join, &a, grid, 0, err);
 }
 
 /* ---- cross-entropy ---- */

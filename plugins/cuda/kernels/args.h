@@ -68,12 +68,15 @@ typedef struct cuda_rope_args {
     float sign;
 } cuda_rope_args;
 
-/* first [vocabulary] and next [tokens]: the chain of tokens that share an id, in order. */
+/* keys [tokens] in blocks that are sorted, order [tokens] all of them: row of the table << 32, and
+ * token. parts: two of each piece of the order, of an id that began before it, and of one that goes
+ * on behind it. */
 typedef struct cuda_embedding_args {
     cuda_view ids, table, dy, out;
-    int32_t *first, *next;
+    int64_t *keys, *order;
+    float *parts;
     int64_t tokens, width, lo, rows;
-    int32_t accumulate;
+    int32_t accumulate, whole; /* dy is */
 } cuda_embedding_args;
 
 /* Cross-entropy: rows of logits. */

@@ -53,9 +53,10 @@
     X(elementwise, gelu, 256)                                                                      \
     X(elementwise, gelu_dx, 256)                                                                   \
     X(embedding, embedding, 256)                                                                   \
-    X(embedding, chain_begin, 256)                                                                 \
-    X(embedding, chain_link, 256)                                                                  \
+    X(embedding, sort_tokens, 256)                                                                 \
+    X(embedding, order_tokens, 256)                                                                \
     X(embedding, embedding_dw, 256)                                                                \
+    X(embedding, embedding_join, 256)                                                              \
     X(float8, f8_inverse, 256)                                                                     \
     X(float8, f8_turn, 256)                                                                        \
     X(float8, f8_widen, 256)                                                                       \
