@@ -17,6 +17,8 @@
 
 #include <weft/random.h>
 
+#include "../kernels/args.h"
+
 static void test_sums_of_squares(void **state)
 {
     (void)state;
@@ -252,6 +254,136 @@ static void test_lowest(void **state)
     }
 }
 
+/* ---- bf16 in whole words, which has forms of its own ---- */
+
+static void in_halves(trial *t, const char *op, const char *ins, int64_t rows, int64_t width)
+{
+    trial_init(t, op);
+    trial_real(t, "eps", 1e-5);
+    for (const char *p = ins; *p; p++)
+        trial_in(t, WEFT_BF16, (uint64_t)(p - ins) + 1,
+                 *p == 'x' ? SIZES(1, rows, width) : SIZES(width));
+}
+
+static void test_whole_elements(void **state)
+{
+    static const struct {
+        const char *op, *ins;
+        int n_outs;
+    } cases[] = {{"add", "x", 1},
+                 {"add", "xx", 1},
+                 {"add", "xxxxx", 1},
+                 {"silu_mul", "xx", 1},
+                 {"silu_mul_dx", "xxx", 2}};
+    (void)state;
+    for (size_t c = 0; c < sizeof cases / sizeof *cases; c++)
+        EACH(int64_t, width, 8, 2056)
+        {
+            trial t;
+            in_halves(&t, cases[c].op, cases[c].ins, 5, width);
+            for (int i = 0; i < cases[c].n_outs; i++)
+                trial_out(&t, WEFT_BF16, SIZES(1, 5, width));
+            trial_check(&t);
+        }
+}
+
+/* Pairs that begin at multiples of 8, all of a head and in its middle. */
+static void test_whole_heads(void **state)
+{
+    (void)state;
+    EACH(name, op, "rope", "rope_dx")
+    EACH(int64_t, first, 0, 8)
+    {
+        enum { HEADS = 3, D = 64 };
+        trial t;
+        trial_init(&t, op);
+        trial_int(&t, "first", first);
+        trial_int(&t, "neighbours", 0);
+        tensor_heads(trial_in(&t, WEFT_BF16, 1, SIZES(2, 11, HEADS * D)), D, 0, HEADS * D);
+        trial_in(&t, WEFT_F32, 2, SIZES(2, 11, D - 2 * first));
+        tensor_heads(trial_out(&t, WEFT_BF16, SIZES(2, 11, HEADS * D)), D, 0, HEADS * D);
+        trial_check(&t);
+    }
+}
+
+/* Of the widths that a block holds, and one that it does not. */
+static void test_whole_rows(void **state)
+{
+    static const struct {
+        const char *op, *ins;
+        char out;
+    } cases[] = {{"rms_norm", "xw", 'x'},       {"rms_norm_dx", "xwx", 'x'},
+                 {"rms_norm_dw", "xx", 'w'},    {"layer_norm", "xww", 'x'},
+                 {"layer_norm_dx", "xwx", 'x'}, {"layer_norm_dw", "xx", 'w'}};
+    (void)state;
+    for (size_t c = 0; c < sizeof cases / sizeof *cases; c++)
+        EACH(int64_t, width, 8, 2056, 4104, 8200)
+        {
+            trial t;
+            in_halves(&t, cases[c].op, cases[c].ins, 5, width);
+            if (cases[c].out == 'x')
+                trial_out(&t, WEFT_BF16, SIZES(1, 5, width));
+            else
+                trial_out(&t, WEFT_F32, SIZES(width));
+            trial_check(&t);
+        }
+}
+
+/* More rows than parts: a block adds several, and of those that it reads at once some are none. */
+static void test_many_rows(void **state)
+{
+    (void)state;
+    EACH(name, op, "rms_norm_dw", "layer_norm_dw")
+    EACH(int64_t, rows, CUDA_PARTS + 3, 3 * CUDA_PARTS + 1)
+    {
+        trial t;
+        in_halves(&t, op, "xx", rows, 16);
+        t.tolerance = 1e-5;
+        trial_out(&t, WEFT_F32, SIZES(16));
+        trial_check(&t);
+    }
+}
+
+/* So many that a thread reads several chunks at once. */
+static void test_whole_vocabulary(void **state)
+{
+    enum { ROWS = 2, WIDTH = 4 * 8 * CUDA_THREADS + 16 };
+    (void)state;
+    EACH(name, op, "max_v", "sumexp", "sumexp_dx")
+    {
+        trial t;
+        in_halves(&t, op, "x", ROWS, WIDTH);
+        if (strcmp(op, "max_v") != 0)
+            for (int64_t r = 0; r < ROWS; r++)
+                weft_tensor_set(r ? &t.ins[1] : trial_in(&t, WEFT_F32, 2, SIZES(1, ROWS)), r, 6);
+        if (strcmp(op, "sumexp_dx") == 0) {
+            trial_in(&t, WEFT_F32, 3, SIZES(1, ROWS));
+            trial_out(&t, WEFT_BF16, SIZES(1, ROWS, WIDTH));
+        } else {
+            trial_out(&t, WEFT_F32, SIZES(1, ROWS));
+        }
+        trial_check(&t);
+    }
+}
+
+/* Ids that fill several pieces of the sorted tokens, and ids of which a piece has many. */
+static void test_frequent_ids(void **state)
+{
+    enum { TOKENS = 5 * CUDA_PIECE + CUDA_THREADS + 3, ROWS = 300 };
+    (void)state;
+    EACH(int64_t, ids, 1, 4, ROWS + 20)
+    EACH(int64_t, width, 3, 16, 2056)
+    {
+        trial t;
+        trial_init(&t, "embedding_dw");
+        t.tolerance = 1e-5;
+        tensor_ints(trial_in(&t, WEFT_I32, 1, SIZES(1, TOKENS)), 7, ids > 1 ? -1 : 0, ids);
+        trial_in(&t, WEFT_BF16, 2, SIZES(1, TOKENS, width));
+        trial_out(&t, WEFT_F32, SIZES(ROWS, width));
+        trial_check(&t);
+    }
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
@@ -266,6 +398,12 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_amax),
         cmocka_unit_test(test_quantise),
         cmocka_unit_test(test_scales),
+        cmocka_unit_test(test_whole_elements),
+        cmocka_unit_test(test_whole_heads),
+        cmocka_unit_test(test_whole_rows),
+        cmocka_unit_test(test_many_rows),
+        cmocka_unit_test(test_whole_vocabulary),
+        cmocka_unit_test(test_frequent_ids),
     };
     return trial_main(argc, argv, "cuda_kernels", tests, sizeof tests / sizeof *tests);
 }
