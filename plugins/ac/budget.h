@@ -45,6 +45,7 @@ typedef struct ac_stage {
     bool device;                /* it is the device that has the least to give, not the key */
     uint64_t tried[WEFT_MOST_ROUNDS];
     int n_tried;
+    int seen; /* the round in which it was looked at last */
     bool settled;
 } ac_stage;
 

@@ -555,6 +555,7 @@ weft_status ac_look(ac_budget *a, weft_plan *plan, weft_error *err)
                          .planned = ac_bytes_of(a, &p[r]),
                          .arena = p[r].arena,
                          .state = p[r].state,
+                         .seen = weft_plan_round(plan),
                          .device = ac_bytes_of(a, &p[r]) > p[r].bytes || a->room == a->limit};
         a->n_stages = r + 1;
         a->known = p[r].known;

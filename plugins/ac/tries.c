@@ -275,6 +275,15 @@ static bool try_list(const ac_budget *a, ac_stage *st)
     return false;
 }
 
+/* Is nothing left below the least that did not fit that computes a thousandth less again? Only the
+ * model is asked: where plans take long. Spoils what is tried now. */
+static bool is_exhausted(const ac_budget *a, ac_stage *st)
+{
+    return st->best.known && st->exceeds < INT64_MAX &&
+           (!ac_choose(a, st, st->exceeds - 1, -1, &st->now) ||
+            st->now.seconds >= st->best.seconds * 0.999);
+}
+
 void ac_try_next(const ac_budget *a, ac_stage *st, int tries)
 {
     const int64_t off = st->planned - st->now.model;
@@ -284,7 +293,8 @@ void ac_try_next(const ac_budget *a, ac_stage *st, int tries)
         aim = both ? st->fits + (st->exceeds - st->fits) / 2 : st->exceeds - 1;
     const bool slow = (int64_t)a->n_values * a->n_stages > SLOW,
                used = slow && st->best.known && a->limit - st->best_planned <= a->limit / 100,
-               close = used || (both && st->exceeds - st->fits <= a->limit / 2000);
+               close = used || (both && st->exceeds - st->fits <= a->limit / 2000) ||
+                       (slow && is_exhausted(a, st));
     if (!close && tries < MOST_TRIES && ac_choose(a, st, aim, -1, &st->now)) {
         for (int64_t up = aim; both && st->now.model <= st->fits && up < st->exceeds - 1;) {
             up += (st->exceeds - up) / 2;
@@ -297,6 +307,8 @@ void ac_try_next(const ac_budget *a, ac_stage *st, int tries)
     if (!st->best.known && !was_tried(st, mark_of(a, st, st->now.points)))
         return;
     st->settled = !try_list(a, st) && !try_beside(a, st, tries);
-    if (st->settled && st->best.known)
-        copy(st, &st->best, &st->now);
+    if (!st->settled || !st->best.known)
+        return;
+    copy(st, &st->best, &st->now);
+    st->planned = st->best_planned;
 }
