@@ -33,6 +33,14 @@ weft_status ac_budget_read(ac *self, weft_error *err)
     return WEFT_OK;
 }
 
+/* In whole units, so that what is named is enough. */
+static void print_enough(weft_text *text, int64_t bytes)
+{
+    const bool large = bytes >= (int64_t)1 << 30;
+    const int shift = large ? 20 : 10;
+    weft_text_print(text, "%lld %s", (long long)((bytes - 1) >> shift) + 1, large ? "MiB" : "KiB");
+}
+
 static weft_status too_little(const ac *self, const ac_stage *st, int rank, weft_error *err)
 {
     const ac_budget *a = self->budget;
@@ -43,7 +51,8 @@ static weft_status too_little(const ac *self, const ac_stage *st, int rank, weft
     else
         weft_text_add(&needs, "a rank needs ");
     weft_print_bytes(&needs, (double)(st->least + libraries));
-    weft_text_add(&needs, " with everything computed again (state ");
+    weft_text_print(&needs, " with %s computed again (state ",
+                    st->least_keeps ? "what frees the most" : "everything");
     weft_print_bytes(&needs, (double)st->state);
     weft_text_add(&needs, ", arena ");
     weft_print_bytes(&needs, (double)st->least_arena);
@@ -58,7 +67,9 @@ static weft_status too_little(const ac *self, const ac_stage *st, int rank, weft
         weft_print_bytes(&has, (double)a->room);
         weft_text_add(&has, " for each rank, libraries among them; take more ranks");
     } else {
-        weft_text_add(&has, "; give at least that, or more ranks");
+        weft_text_add(&has, "; give at least ");
+        print_enough(&has, st->least);
+        weft_text_add(&has, ", or more ranks");
     }
     weft_status s =
         weft_fail(err, WEFT_ERR_INPUT, weft_params_where(self->host->params, "budget"),

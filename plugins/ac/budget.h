@@ -42,6 +42,7 @@ typedef struct ac_stage {
     int64_t fits, exceeds; /* the largest model that did, the least that did not */
     int64_t planned, arena, state, best_planned;
     int64_t least, least_arena; /* the fewest bytes of all that was tried */
+    bool least_keeps;           /* and something is kept there */
     bool device;                /* it is the device that has the least to give, not the key */
     uint64_t tried[WEFT_MOST_ROUNDS];
     int n_tried;

@@ -113,6 +113,20 @@ static weft_status add_waits(ac_budget *a, ac_layer *l, const ac_sight *s, int64
     return WEFT_OK;
 }
 
+/* What is gathered again is gathered when the backward is over, from what waits; but if something
+ * is computed again of it, it is there before, and waits itself. */
+static int64_t more_than_operands(const ac_block *b, const ac_sight *s, const ac_value *v)
+{
+    const ac_node *n = v->maker < 0 ? NULL : &b->nodes[v->maker];
+    int64_t more = v->one;
+    bool late = false;
+    for (int i = 0; n && n->always && i < n->n_ins; i++) {
+        more -= b->values[n->ins[i]].one;
+        late = late || s->late[b->values[n->ins[i]].id];
+    }
+    return late && more > 0 ? more : 0;
+}
+
 /* What is kept, and what waits, counts in all micro-batches that are under way; where nothing
  * waits, a layer's `places` do. */
 weft_status ac_weigh_late(ac_budget *a, ac_layer *l, const ac_sight *s, weft_error *err)
@@ -138,6 +152,7 @@ weft_status ac_weigh_late(ac_budget *a, ac_layer *l, const ac_sight *s, weft_err
                       beside = waiting_places * s->beside[v->id];
         v->bytes = v->bytes ? v->bytes * (s->late[v->id] ? late : kept) + beside : 0;
         v->held = s->late[v->id] && v->maker >= 0 ? waiting_places * v->one + beside : 0;
+        v->held += b->all ? waiting_places * more_than_operands(b, s, v) : 0;
     }
     return any ? add_waits(a, l, s, kept, late, err) : WEFT_OK;
 }

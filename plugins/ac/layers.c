@@ -374,6 +374,7 @@ weft_status ac_look(ac_budget *a, weft_plan *plan, weft_error *err)
     }
     status = status ? status : ac_read_late(a, g, &s, err);
     for (int i = 0; i < a->n_layers && !status; i++) {
+        a->layers[i].block.all = weft_splits_all(g);
         a->layers[i].rank = pipe.rank_of[weft_graph_stage_of(g, i)];
         status = look_at_layer(a, &a->layers[i], &s, err);
     }

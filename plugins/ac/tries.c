@@ -151,14 +151,26 @@ static bool was_tried(const ac_stage *st, uint64_t mark)
     return false;
 }
 
+/* Is something kept that could be computed again? What a front begins with keeps next to nothing,
+ * unless all that is computed again waits. */
+static bool keeps_something(const ac_stage *st)
+{
+    for (int i = 0; i < st->n; i++)
+        if (st->now.points[i] > 0 || st->layers[i]->block.all)
+            return true;
+    return false;
+}
+
 void ac_learn(const ac_budget *a, ac_stage *st)
 {
     const uint64_t mark = mark_of(a, st, st->now.points);
     if (!was_tried(st, mark) && st->n_tried < WEFT_MOST_ROUNDS)
         st->tried[st->n_tried++] = mark;
-    if (st->least == 0 || st->planned < st->least) {
+    if (st->least == 0 || st->planned < st->least ||
+        (st->planned == st->least && !keeps_something(st))) {
         st->least = st->planned;
         st->least_arena = st->arena;
+        st->least_keeps = keeps_something(st);
     }
     if (st->n > 0)
         st->off[st->now.points[st->tight]] = st->planned - st->now.model;
