@@ -145,6 +145,8 @@ void weft_put_far(weft_graph *g, weft_value *const *list, int n, int64_t ahead);
  * all: for what is computed again (plugin ac), too, which is then held for them. The schedule must
  * have W of these stages. */
 void weft_split_backward(weft_graph *g, const bool *split, bool all);
+/* Was it split with `all`? */
+bool weft_splits_all(const weft_graph *g);
 
 /* Table stage, in the modes that write: for who gives the service `generator` of texts. Every node
  * whose op can (weft_op.cached) reads its keys and values from a cache, which its own are written

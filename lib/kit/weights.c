@@ -146,6 +146,11 @@ static bool choose(const cutter *c)
     return changed;
 }
 
+bool weft_splits_all(const weft_graph *g)
+{
+    return g->waits_all;
+}
+
 void weft_split_backward(weft_graph *g, const bool *split, bool all)
 {
     const cutter c = {g, split, all, weft_graph_stage_axis(g)};
@@ -156,6 +161,7 @@ void weft_split_backward(weft_graph *g, const bool *split, bool all)
                         "a backward is split in the ordered stage: nodes have no parts before");
         return;
     }
+    g->waits_all = all;
     mark_candidates(&c);
     while (choose(&c))
         continue;

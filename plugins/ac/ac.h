@@ -31,7 +31,7 @@ typedef struct ac_value {
     bool read;     /* by the backward */
     int id;        /* in the graph */
     int64_t one;   /* of one micro-batch; 0: it is a weight, or an input */
-    int64_t held;  /* that wait for gradients of weights if it is made again of what is kept */
+    int64_t held;  /* that wait for gradients of weights if it is made again and they do */
 } ac_value;
 
 /* A node that may be computed again. Operands are made before. */
@@ -43,7 +43,8 @@ typedef struct ac_node {
 } ac_node;
 
 /* A gradient that waits, until the backward is over, for what is read with it: values are kept, or
- * made again of kept ones. It lies where another value was kept, or somewhere of its own. */
+ * made again of kept ones, or of any. It lies where another value was kept, or somewhere of its
+ * own. */
 typedef struct ac_wait {
     int with, host;       /* values; with: -1: it waits in any case */
     int64_t there, alone; /* bytes beside those that the values say */
@@ -56,6 +57,7 @@ typedef struct ac_block {
     int n_values;
     const ac_wait *waits;
     int n_waits;
+    bool all; /* they wait with whatever is made again, of what is not kept, too */
 } ac_block;
 
 /* What is kept, what that takes, and how long all that is not takes to be computed again. */

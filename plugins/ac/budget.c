@@ -33,6 +33,14 @@ weft_status ac_budget_read(ac *self, weft_error *err)
     return WEFT_OK;
 }
 
+/* In whole units, so that what is named is enough. */
+static void print_enough(weft_text *text, int64_t bytes)
+{
+    const bool large = bytes >= (int64_t)1 << 30;
+    const int shift = large ? 20 : 10;
+    weft_text_print(text, "%lld %s", (long long)((bytes - 1) >> shift) + 1, large ? "MiB" : "KiB");
+}
+
 static weft_status too_little(const ac *self, const ac_stage *st, int rank, weft_error *err)
 {
     const ac_budget *a = self->budget;
@@ -43,7 +51,8 @@ static weft_status too_little(const ac *self, const ac_stage *st, int rank, weft
     else
         weft_text_add(&needs, "a rank needs ");
     weft_print_bytes(&needs, (double)(st->least + libraries));
-    weft_text_add(&needs, " with everything computed again (state ");
+    weft_text_print(&needs, " with %s computed again (state ",
+                    st->least_keeps ? "what frees the most" : "everything");
     weft_print_bytes(&needs, (double)st->state);
     weft_text_add(&needs, ", arena ");
     weft_print_bytes(&needs, (double)st->least_arena);
@@ -58,7 +67,9 @@ static weft_status too_little(const ac *self, const ac_stage *st, int rank, weft
         weft_print_bytes(&has, (double)a->room);
         weft_text_add(&has, " for each rank, libraries among them; take more ranks");
     } else {
-        weft_text_add(&has, "; give at least that, or more ranks");
+        weft_text_add(&has, "; give at least ");
+        print_enough(&has, st->least);
+        weft_text_add(&has, ", or more ranks");
     }
     weft_status s =
         weft_fail(err, WEFT_ERR_INPUT, weft_params_where(self->host->params, "budget"),
@@ -108,18 +119,27 @@ static void mark_layer(ac_budget *a, const ac_layer *l, int point)
             a->again[b->values[b->nodes[i].outs[k]].id] = !all && !ac_has(kept, i);
 }
 
-/* Names of what is kept in a layer, without what says which layer. */
-static void print_kept(const ac_budget *a, const weft_graph *g, const ac_layer *l, weft_text *text)
+/* By id of a layer's first result: its name, without what says which layer; of what the forward
+ * computes. */
+static const char **find_names(const ac_budget *a, const weft_graph *g)
+{
+    const char **names = weft_alloc_zero((size_t)a->n_values + 1, sizeof *names);
+    for (const weft_node *n = weft_graph_first(g); n && names; n = n->next) {
+        if (n->phase != WEFT_FORWARD || !n->n_outs || n->outs[0]->id >= a->n_values)
+            continue;
+        const char *name = n->outs[0]->name, *dot = strrchr(name, '.');
+        names[n->outs[0]->id] = dot ? dot + 1 : name;
+    }
+    return names;
+}
+
+static void print_kept(const ac_budget *a, const char **names, const ac_layer *l, weft_text *text)
 {
     const ac_set *kept = &ac_front_of(a, l)->points[l->point].kept;
     int n = 0;
-    for (const weft_node *k = weft_graph_first(g); k; k = k->next)
-        for (int i = 0; i < l->block.n_nodes && k->phase == WEFT_FORWARD && k->n_outs; i++) {
-            if (l->first[i] != k->outs[0]->id || !ac_has(kept, i))
-                continue;
-            const char *dot = strrchr(k->outs[0]->name, '.');
-            weft_text_print(text, "%s%s", n++ ? " " : "", dot ? dot + 1 : k->outs[0]->name);
-        }
+    for (int i = 0; i < l->block.n_nodes; i++)
+        if (ac_has(kept, i) && names[l->first[i]])
+            weft_text_print(text, "%s%s", n++ ? " " : "", names[l->first[i]]);
     if (n == 0)
         weft_text_add(text, "nothing");
 }
@@ -129,7 +149,7 @@ static bool is_like(const ac_layer *a, const ac_layer *b)
     return a->front == b->front && a->point == b->point;
 }
 
-static void print_run(const ac_budget *a, const weft_graph *g, int from, int to, weft_text *text)
+static void print_run(const ac_budget *a, const char **names, int from, int to, weft_text *text)
 {
     const ac_layer *l = &a->layers[from];
     const ac_point *p = &ac_front_of(a, l)->points[l->point];
@@ -138,14 +158,17 @@ static void print_run(const ac_budget *a, const weft_graph *g, int from, int to,
     weft_text_add(text, " of ");
     weft_print_bytes(text, (double)ac_full_of(a, l)->one);
     weft_text_add(text, " a micro-batch (");
-    print_kept(a, g, l, text);
+    print_kept(a, names, l, text);
     weft_text_print(text, "), %.1f %% computed again",
                     100 * p->seconds / fmax(ac_front_of(a, l)->points[0].seconds, 1e-300));
 }
 
 static weft_status ask(ac_budget *a, weft_plan *plan, weft_error *err)
 {
+    const char **names = find_names(a, weft_plan_trained(plan));
     weft_text text = {0};
+    if (!names)
+        return weft_fail_memory(err);
     for (int r = 0; r < a->n_stages; r++)
         for (int i = 0; i < a->stages[r].n; i++) {
             ac_layer *l = a->stages[r].layers[i];
@@ -156,12 +179,13 @@ static weft_status ask(ac_budget *a, weft_plan *plan, weft_error *err)
         for (to = from + 1; to < a->n_layers && is_like(&a->layers[from], &a->layers[to]); to++)
             continue;
         weft_text_add(&text, from ? "; " : "");
-        print_run(a, weft_plan_trained(plan), from, to - 1, &text);
+        print_run(a, names, from, to - 1, &text);
     }
     weft_text_print(&text, " (%08x)", (unsigned)weft_hash_bytes(0, a->again, (size_t)a->n_values));
     weft_status s = text.out_of_memory ? weft_fail_memory(err)
                                        : weft_plan_ask(plan, "ac keep", weft_text_get(&text), err);
     weft_text_release(&text);
+    weft_free(names);
     return s;
 }
 
@@ -190,24 +214,36 @@ static weft_status next_share(const ac *self, ac_budget *a, weft_plan *plan, wef
     return ask(a, plan, err);
 }
 
-static weft_status look_again(ac_budget *a, weft_plan *plan, weft_error *err)
+static weft_status look_at(ac_budget *a, ac_stage *st, weft_plan *plan, int rank, weft_error *err)
+{
+    weft_planned p;
+    weft_status s = weft_plan_show(plan, rank, &p, err);
+    if (s)
+        return s;
+    st->seen = weft_plan_round(plan);
+    st->planned = ac_bytes_of(a, &p);
+    st->arena = p.arena;
+    st->state = p.state;
+    st->device = ac_bytes_of(a, &p) > p.bytes || a->room == a->limit;
+    weft_planned_release(&p);
+    return WEFT_OK;
+}
+
+/* A rank that has found its choice was looked at with it, and others' change nothing there: it is
+ * looked at again once all have theirs, for other reviews may have asked for something. */
+static weft_status look_again(ac_budget *a, weft_plan *plan, bool all, weft_error *err)
 {
     weft_status s = WEFT_OK;
     for (int r = 0; r < a->n_stages && !s; r++) {
-        weft_planned p;
-        s = weft_plan_show(plan, r, &p, err);
-        if (s)
-            return s;
-        a->stages[r].planned = ac_bytes_of(a, &p);
-        a->stages[r].arena = p.arena;
-        a->stages[r].state = p.state;
-        a->stages[r].device = ac_bytes_of(a, &p) > p.bytes || a->room == a->limit;
-        weft_planned_release(&p);
+        ac_stage *st = &a->stages[r];
+        if (st->seen != weft_plan_round(plan) && (all || !st->settled))
+            s = look_at(a, st, plan, r, err);
     }
     return s;
 }
 
-static weft_status review_stages(const ac *self, weft_plan *plan, weft_error *err)
+/* same: nothing is asked for that was not. */
+static weft_status review_stages(const ac *self, weft_plan *plan, bool *same, weft_error *err)
 {
     ac_budget *a = self->budget;
     const int round = weft_plan_round(plan);
@@ -229,12 +265,13 @@ static weft_status review_stages(const ac *self, weft_plan *plan, weft_error *er
         return too_little(self, &a->stages[worst], worst, err);
     if (all_fit && !weft_asked(self->host, "ac keep")) {
         weft_inform(self->host, "ac: all activations fit into the budget, and are kept");
+        *same = true;
         return WEFT_OK;
     }
     const uint64_t was = weft_hash_bytes(0, a->again, (size_t)a->n_values);
     const weft_status s = ask(a, plan, err);
-    const bool same = was == weft_hash_bytes(0, a->again, (size_t)a->n_values);
-    if (!s && !all_fit && same && weft_asked(self->host, "ac keep"))
+    *same = was == weft_hash_bytes(0, a->again, (size_t)a->n_values);
+    if (!s && !all_fit && *same && weft_asked(self->host, "ac keep"))
         return weft_fail(err, WEFT_ERR_INTERNAL, WEFT_NOWHERE,
                          "[ac] a plan that does not fit is asked for twice");
     return s;
@@ -244,14 +281,15 @@ weft_status ac_budget_review(void *self, weft_plan *plan, weft_error *err)
 {
     ac *of = self;
     ac_budget *a = of->budget;
-    weft_status s = WEFT_OK;
-    if (a->n_stages == 0)
-        s = begin(of, plan, err);
-    else if (of->share < 0)
-        s = look_again(a, plan, err);
+    weft_status s = a->n_stages == 0 ? begin(of, plan, err) : WEFT_OK;
     if (s || of->share >= 0)
         return s ? s : next_share(of, a, plan, err);
-    return review_stages(of, plan, err);
+    bool same = true;
+    for (int all = 0; all < 2 && same && !s; all++) {
+        s = look_again(a, plan, all, err);
+        s = s ? s : review_stages(of, plan, &same, err);
+    }
+    return s;
 }
 
 /* ---- the pass ---- */

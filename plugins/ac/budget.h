@@ -42,9 +42,11 @@ typedef struct ac_stage {
     int64_t fits, exceeds; /* the largest model that did, the least that did not */
     int64_t planned, arena, state, best_planned;
     int64_t least, least_arena; /* the fewest bytes of all that was tried */
+    bool least_keeps;           /* and something is kept there */
     bool device;                /* it is the device that has the least to give, not the key */
     uint64_t tried[WEFT_MOST_ROUNDS];
     int n_tried;
+    int seen; /* the round in which it was looked at last */
     bool settled;
 } ac_stage;
 
@@ -64,7 +66,43 @@ struct ac_budget {
     bool known;    /* seconds are of a device that says what it reaches */
 };
 
+/* A gradient that waits in the place of a kept value. */
+typedef struct ac_waiting {
+    int with, host; /* ids; with: -1: it waits in any case */
+    int64_t bytes;
+    struct ac_waiting *next;
+} ac_waiting;
+
+/* What a plan in which all is kept says; by id, as far as values are the placed graph's. */
+typedef struct ac_sight {
+    double *seconds; /* of the node whose first result it is */
+    bool *read;      /* by the backward */
+    bool *there;     /* its maker is a node of the forward still */
+    int64_t *places;
+    bool *late;          /* gradients of weights read it when the backward is over */
+    int64_t *beside;     /* bytes of gradients that wait for that with it, somewhere of their own */
+    bool *counted;       /* by id of the trained graph: a gradient that waits, and is counted */
+    double *lost;        /* by layer: seconds of nodes that stand for one of the placed graph */
+    int64_t *waiting;    /* by layer: micro-batches whose backward's gradients wait at once */
+    ac_waiting **hosted; /* by layer: those that lie where one of its values was kept */
+    bool *own;           /* by id of the trained graph: it is the first in a buffer of the arena */
+} ac_sight;
+
+/* ---- late.c: gradients of weights that wait until the backward is over ---- */
+
+bool ac_is_read_late(const weft_value *v);
+/* What they read, and the gradients that wait with it. */
+weft_status ac_read_late(ac_budget *a, const weft_graph *g, ac_sight *s, weft_error *err);
+/* Of a layer: places, and what waits. */
+weft_status ac_weigh_late(ac_budget *a, ac_layer *l, const ac_sight *s, weft_error *err);
+
 /* ---- layers.c: what there is, and what the first plan says of it ---- */
+
+/* Of the pool, for n of them and one more; NULL: no memory is left. */
+static inline void *ac_take(ac_budget *b, size_t n, size_t size)
+{
+    return weft_pool_alloc(&b->pool, (n + 1) * size);
+}
 
 /* Of a placed graph; NULL: no memory is left. ac_budget_destroy. */
 ac_budget *ac_collect(const ac *self, weft_graph *g);

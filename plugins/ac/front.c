@@ -79,12 +79,14 @@ static bool is_needed(const search *s, const ac_node *n)
     return false;
 }
 
-/* Is a value that is made again made of what is kept, and no larger? Then gradients of weights that
- * read it may wait until the backward is over, for which it is held; else they do not. */
-static bool stands_for_kept(const search *s, int value)
+/* Do gradients of weights that read a value that is made again wait until the backward is over, for
+ * which it is held? If it is made of what is kept, and no larger; or all do. */
+static bool is_waited_with(const search *s, int value)
 {
     const ac_node *n = &s->block->nodes[s->block->values[value].maker];
     int64_t room = 0;
+    if (s->block->all)
+        return true;
     for (int i = 0; i < n->n_ins; i++) {
         const ac_value *v = &s->block->values[n->ins[i]];
         if (v->maker >= 0 && !ac_has(&s->kept, v->maker))
@@ -106,11 +108,11 @@ static int64_t held_bytes(const search *s)
     const ac_block *b = s->block;
     int64_t held = 0;
     for (int i = 0; i < b->n_values; i++)
-        if (b->values[i].held && s->wanted[i] && !is_kept(s, i) && stands_for_kept(s, i))
+        if (b->values[i].held && s->wanted[i] && !is_kept(s, i) && is_waited_with(s, i))
             held += b->values[i].held;
     for (int i = 0; i < b->n_waits; i++) {
         const ac_wait *w = &b->waits[i];
-        if (w->with < 0 || is_kept(s, w->with) || stands_for_kept(s, w->with))
+        if (w->with < 0 || is_kept(s, w->with) || is_waited_with(s, w->with))
             held += is_kept(s, w->host) ? w->there : w->alone;
     }
     return held;

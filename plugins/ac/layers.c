@@ -7,12 +7,6 @@
 
 /* ---- what there is: from the placed graph ---- */
 
-static void *take(ac_budget *b, size_t n, size_t size)
-{
-    void *p = weft_pool_alloc(&b->pool, (n + 1) * size);
-    return p;
-}
-
 static bool travels(const weft_node *n)
 {
     for (int i = 0; i < n->n_steps; i++)
@@ -49,8 +43,8 @@ static int number_of(ac_layer *l, const weft_graph *g, const weft_value *v, int 
 static bool add_node(ac_budget *a, ac_layer *l, const weft_graph *g, const weft_node *n, int *of)
 {
     ac_node *node = &l->block.nodes[l->block.n_nodes];
-    int *ins = take(a, (size_t)n->n_ins, sizeof *ins),
-        *outs = take(a, (size_t)n->n_outs, sizeof *outs);
+    int *ins = ac_take(a, (size_t)n->n_ins, sizeof *ins),
+        *outs = ac_take(a, (size_t)n->n_outs, sizeof *outs);
     if (!ins || !outs)
         return false;
     *node = (ac_node){.ins = ins,
@@ -101,10 +95,10 @@ static bool add_layer(const ac *self, ac_budget *a, const weft_graph *g, int num
             values += (size_t)k->n_ins + (size_t)k->n_outs;
         }
     n = n < AC_MOST_NODES ? n : AC_MOST_NODES;
-    l->block.nodes = take(a, n, sizeof *l->block.nodes);
-    l->block.values = take(a, values, sizeof *l->block.values);
-    l->nodes = take(a, n, sizeof *l->nodes);
-    l->first = take(a, n, sizeof *l->first);
+    l->block.nodes = ac_take(a, n, sizeof *l->block.nodes);
+    l->block.values = ac_take(a, values, sizeof *l->block.values);
+    l->nodes = ac_take(a, n, sizeof *l->nodes);
+    l->first = ac_take(a, n, sizeof *l->first);
     if (!l->block.nodes || !l->block.values || !l->nodes || !l->first)
         return false;
     memset(of, -1, (size_t)a->n_values * sizeof *of);
@@ -126,9 +120,9 @@ ac_budget *ac_collect(const ac *self, weft_graph *g)
         return NULL;
     a->n_values = weft_graph_values(g);
     a->n_layers = weft_graph_blocks(g);
-    a->layers = take(a, (size_t)a->n_layers, sizeof *a->layers);
-    a->again = take(a, (size_t)a->n_values, sizeof *a->again);
-    a->in_block = take(a, (size_t)a->n_values, sizeof *a->in_block);
+    a->layers = ac_take(a, (size_t)a->n_layers, sizeof *a->layers);
+    a->again = ac_take(a, (size_t)a->n_values, sizeof *a->again);
+    a->in_block = ac_take(a, (size_t)a->n_values, sizeof *a->in_block);
     int *of = weft_alloc(((size_t)a->n_values + 1) * sizeof *of);
     bool ok = a->layers && a->again && a->in_block && of;
     if (ok) {
@@ -158,29 +152,7 @@ void ac_budget_destroy(ac_budget *a)
 
 /* ---- what the first plan says ---- */
 
-/* A gradient that waits in the place of a kept value. */
-typedef struct waiting {
-    int with, host; /* ids; with: -1: it waits in any case */
-    int64_t bytes;
-    struct waiting *next;
-} waiting;
-
-/* By id, as far as values are the placed graph's. */
-typedef struct sight {
-    double *seconds; /* of the node whose first result it is */
-    bool *read;      /* by the backward */
-    bool *there;     /* its maker is a node of the forward still */
-    int64_t *places;
-    bool *late;       /* gradients of weights read it when the backward is over */
-    int64_t *beside;  /* bytes of gradients that wait for that with it, somewhere of their own */
-    bool *counted;    /* by id of the trained graph: a gradient that waits, and is counted */
-    double *lost;     /* by layer: seconds of nodes that stand for one of the placed graph */
-    int64_t *waiting; /* by layer: micro-batches whose backward's gradients wait at once */
-    waiting **hosted; /* by layer: those that lie where one of its values was kept */
-    bool *own;        /* by id of the trained graph: it is the first in a buffer of the arena */
-} sight;
-
-static void read_graph(const ac_budget *a, const weft_graph *g, sight *s)
+static void read_graph(const ac_budget *a, const weft_graph *g, ac_sight *s)
 {
     for (const weft_node *n = weft_graph_first(g); n; n = n->next) {
         for (int i = 0; i < n->n_ins && n->phase != WEFT_FORWARD; i++)
@@ -191,154 +163,13 @@ static void read_graph(const ac_budget *a, const weft_graph *g, sight *s)
     }
 }
 
-/* ---- gradients of weights that wait until the backward is over ---- */
-
-static bool is_read_late(const weft_value *v)
-{
-    bool late = false;
-    for (int i = 0; i < v->n_uses; i++)
-        late = late || v->uses[i].node->part == WEFT_PART_W;
-    return late;
-}
-
-static bool is_of_block(const ac_budget *a, const weft_value *v)
-{
-    return v->id < a->n_values && a->in_block[v->id];
-}
-
-/* Its buffer's first value, whose place it has taken, if that is one of a block; NULL: none is. */
-static const weft_value *find_host(const ac_budget *a, const sight *s, const weft_value *v)
-{
-    while (!s->own[v->id]) {
-        int r = 0;
-        while (v->node->outs[r] != v)
-            r++;
-        if (r >= v->node->n_ins)
-            return NULL;
-        v = v->node->ins[r];
-    }
-    return is_of_block(a, v) ? v : NULL;
-}
-
-static bool add_waiting(ac_budget *a, sight *s, const weft_value *with, const weft_value *host,
-                        int64_t bytes)
-{
-    waiting *w = take(a, 1, sizeof *w);
-    if (!w)
-        return false;
-    *w = (waiting){with ? with->id : -1, host->id, bytes, s->hosted[host->node->block]};
-    s->hosted[host->node->block] = w;
-    return true;
-}
-
-/* A gradient waits with the first value that is read with it; with none, it does in any case. */
-static bool count_beside(ac_budget *a, const weft_graph *g, const weft_node *n, bool alone,
-                         sight *s)
-{
-    const weft_value *with = NULL;
-    for (int i = 0; i < n->n_ins && !with; i++)
-        with = is_of_block(a, n->ins[i]) ? n->ins[i] : NULL;
-    for (int i = 0; i < n->n_ins && alone == !with; i++) {
-        const weft_value *v = n->ins[i];
-        if (v->node->part != WEFT_PART_B || v->node->phase != WEFT_BACKWARD || s->counted[v->id])
-            continue;
-        const weft_value *host = find_host(a, s, v);
-        const int64_t bytes = weft_value_part_bytes(g, v);
-        s->counted[v->id] = true;
-        if (host && !add_waiting(a, s, with, host, bytes))
-            return false;
-        if (!host && with)
-            s->beside[with->id] += bytes;
-    }
-    return true;
-}
-
-static weft_status read_late(ac_budget *a, const weft_graph *g, sight *s, weft_error *err)
-{
-    bool ok = true;
-    for (int alone = 1; alone >= 0; alone--)
-        for (const weft_node *n = weft_graph_first(g); n && ok; n = n->next) {
-            for (int i = 0; i < n->n_ins && n->part == WEFT_PART_W; i++)
-                if (n->ins[i]->id < a->n_values)
-                    s->late[n->ins[i]->id] = true;
-            ok = n->part != WEFT_PART_W || count_beside(a, g, n, alone, s);
-        }
-    return ok ? WEFT_OK : weft_fail_memory(err);
-}
-
-static int find_value(const ac_block *b, int id)
-{
-    for (int i = 0; i < b->n_values; i++)
-        if (b->values[i].id == id)
-            return i;
-    return -1;
-}
-
-/* kept, late, waiting: places of values that the backward is the last to read, that gradients of
- * weights are, and of gradients that wait for these. */
-static weft_status add_waits(ac_budget *a, ac_layer *l, const sight *s, int64_t kept, int64_t late,
-                             weft_error *err)
-{
-    const int64_t waiting_places = s->waiting[l->number] ? s->waiting[l->number] : 1;
-    ac_block *b = &l->block;
-    int n = 0;
-    for (const waiting *w = s->hosted[l->number]; w; w = w->next)
-        n++;
-    ac_wait *list = take(a, (size_t)n, sizeof *list);
-    if (!list)
-        return weft_fail_memory(err);
-    b->waits = list;
-    for (const waiting *w = s->hosted[l->number]; w; w = w->next) {
-        const int host = find_value(b, w->host), with = w->with < 0 ? -1 : find_value(b, w->with);
-        const int64_t there = s->late[w->host] ? 0 : (late - kept) * w->bytes,
-                      alone = waiting_places * w->bytes, least = there < alone ? there : alone;
-        if (host < 0 || (w->with >= 0 && with < 0))
-            continue;
-        if (with >= 0) {
-            b->values[with].bytes += b->values[with].maker >= 0 ? least : 0;
-            b->values[with].held += least;
-        }
-        list[b->n_waits++] = (ac_wait){with, host, there - least, alone - least};
-    }
-    return WEFT_OK;
-}
-
-/* What is kept, and what waits, counts in all micro-batches that are under way; where nothing
- * waits, a layer's `places` do. */
-static weft_status weigh_late(ac_budget *a, ac_layer *l, const sight *s, weft_error *err)
-{
-    ac_block *b = &l->block;
-    int64_t kept = INT64_MAX, late = 1, most = 1;
-    bool any = false;
-    for (int i = 0; i < b->n_values; i++) {
-        const ac_value *v = &b->values[i];
-        const int64_t places = s->places[v->id];
-        any = any || s->late[v->id];
-        if (v->maker < 0 || places == 0)
-            continue;
-        most = places > most ? places : most;
-        late = s->late[v->id] && places > late ? places : late;
-        kept = v->read && !s->late[v->id] && places < kept ? places : kept;
-    }
-    l->places = any ? 1 : most;
-    kept = kept < late ? kept : late;
-    for (int i = 0; i < b->n_values && any; i++) {
-        ac_value *v = &b->values[i];
-        const int64_t waiting_places = s->waiting[l->number] ? s->waiting[l->number] : 1,
-                      beside = waiting_places * s->beside[v->id];
-        v->bytes = v->bytes ? v->bytes * (s->late[v->id] ? late : kept) + beside : 0;
-        v->held = s->late[v->id] && v->maker >= 0 ? waiting_places * v->one + beside : 0;
-    }
-    return any ? add_waits(a, l, s, kept, late, err) : WEFT_OK;
-}
-
 /* What comes from elsewhere comes early, and so takes more places. */
 static void take_least(int64_t *least, int64_t places)
 {
     *least = *least == 0 || places < *least ? places : *least;
 }
 
-static void read_seconds(const ac_budget *a, const weft_planned *p, sight *s)
+static void read_seconds(const ac_budget *a, const weft_planned *p, ac_sight *s)
 {
     for (int i = 0; i < p->n_instructions; i++) {
         const weft_planned_instruction *in = &p->instructions[i];
@@ -361,7 +192,7 @@ static void read_seconds(const ac_budget *a, const weft_planned *p, sight *s)
         s->own[v->id] = true;
         if (v->id < a->n_values)
             s->places[v->id] = b->places;
-        else if (v->node->part == WEFT_PART_B && is_read_late(v) && v->node->block >= 0 &&
+        else if (v->node->part == WEFT_PART_B && ac_is_read_late(v) && v->node->block >= 0 &&
                  v->node->block < a->n_layers)
             take_least(&s->waiting[v->node->block], b->places);
     }
@@ -373,7 +204,7 @@ static void add_form(uint64_t *hash, const void *bytes, size_t n)
 }
 
 /* Seconds, what is read, places; and a number that says which front it has. */
-static weft_status look_at_layer(ac_budget *a, ac_layer *l, const sight *s, weft_error *err)
+static weft_status look_at_layer(ac_budget *a, ac_layer *l, const ac_sight *s, weft_error *err)
 {
     ac_block *b = &l->block;
     int vanished = 0;
@@ -387,7 +218,7 @@ static weft_status look_at_layer(ac_budget *a, ac_layer *l, const sight *s, weft
         v->read = s->read[v->id];
         v->bytes = v->maker < 0 && v->read ? 0 : v->one;
     }
-    const weft_status status = weigh_late(a, l, s, err);
+    const weft_status status = ac_weigh_late(a, l, s, err);
     l->form = 0;
     for (int i = 0; i < b->n_nodes; i++) {
         const ac_node *n = &b->nodes[i];
@@ -415,7 +246,7 @@ static weft_status look_at_layer(ac_budget *a, ac_layer *l, const sight *s, weft
 
 static weft_status find_fronts(ac_budget *a, weft_error *err)
 {
-    a->fronts = take(a, (size_t)a->n_layers, sizeof *a->fronts);
+    a->fronts = ac_take(a, (size_t)a->n_layers, sizeof *a->fronts);
     weft_status s = a->fronts ? WEFT_OK : weft_fail_memory(err);
     for (int i = 0; i < a->n_layers && !s; i++) {
         ac_layer *l = &a->layers[i];
@@ -489,13 +320,13 @@ static weft_status find_peaks(const ac_budget *a, const weft_planned *p, ac_stag
 static weft_status make_sums(ac_budget *a, ac_stage *st, weft_error *err)
 {
     const size_t n = (size_t)st->n;
-    int64_t *places = take(a, n, sizeof *places);
-    st->fronts = take(a, n, sizeof *st->fronts);
-    st->now.points = take(a, n, sizeof(int));
-    st->best.points = take(a, n, sizeof(int));
-    st->next = take(a, n, sizeof(int));
+    int64_t *places = ac_take(a, n, sizeof *places);
+    st->fronts = ac_take(a, n, sizeof *st->fronts);
+    st->now.points = ac_take(a, n, sizeof(int));
+    st->best.points = ac_take(a, n, sizeof(int));
+    st->next = ac_take(a, n, sizeof(int));
     st->n_off = st->n ? ac_front_of(a, st->layers[st->tight])->n + AC_LISTS : 0;
-    st->off = take(a, (size_t)st->n_off, sizeof *st->off);
+    st->off = ac_take(a, (size_t)st->n_off, sizeof *st->off);
     for (int i = 0; i < st->n_off && st->off; i++)
         st->off[i] = INT64_MAX;
     if (!places || !st->fronts || !st->next || !st->off || !st->now.points || !st->best.points)
@@ -516,19 +347,19 @@ weft_status ac_look(ac_budget *a, weft_plan *plan, weft_error *err)
     const weft_graph *g = weft_plan_trained(plan);
     const size_t values = (size_t)a->n_values + 1;
     const size_t layers = (size_t)a->n_layers + 1;
-    sight s = {.seconds = weft_alloc_zero(values, sizeof(double)),
-               .read = weft_alloc_zero(values, 1),
-               .there = weft_alloc_zero(values, 1),
-               .places = weft_alloc_zero(values, sizeof(int64_t)),
-               .late = weft_alloc_zero(values, 1),
-               .beside = weft_alloc_zero(values, sizeof(int64_t)),
-               .counted = weft_alloc_zero((size_t)weft_graph_values(g) + 1, 1),
-               .own = weft_alloc_zero((size_t)weft_graph_values(g) + 1, 1),
-               .hosted = weft_alloc_zero(layers, sizeof(waiting *)),
-               .lost = weft_alloc_zero(layers, sizeof(double)),
-               .waiting = weft_alloc_zero(layers, sizeof(int64_t))};
+    ac_sight s = {.seconds = weft_alloc_zero(values, sizeof(double)),
+                  .read = weft_alloc_zero(values, 1),
+                  .there = weft_alloc_zero(values, 1),
+                  .places = weft_alloc_zero(values, sizeof(int64_t)),
+                  .late = weft_alloc_zero(values, 1),
+                  .beside = weft_alloc_zero(values, sizeof(int64_t)),
+                  .counted = weft_alloc_zero((size_t)weft_graph_values(g) + 1, 1),
+                  .own = weft_alloc_zero((size_t)weft_graph_values(g) + 1, 1),
+                  .hosted = weft_alloc_zero(layers, sizeof(ac_waiting *)),
+                  .lost = weft_alloc_zero(layers, sizeof(double)),
+                  .waiting = weft_alloc_zero(layers, sizeof(int64_t))};
     weft_planned *p = weft_alloc_zero((size_t)pipe.ranks + 1, sizeof *p);
-    a->stages = take(a, (size_t)pipe.ranks, sizeof *a->stages);
+    a->stages = ac_take(a, (size_t)pipe.ranks, sizeof *a->stages);
     weft_status status = s.seconds && s.read && s.there && s.places && s.late && s.beside &&
                                  s.counted && s.own && s.hosted && s.lost && s.waiting && p &&
                                  a->stages
@@ -541,8 +372,9 @@ weft_status ac_look(ac_budget *a, weft_plan *plan, weft_error *err)
         if (!status)
             read_seconds(a, &p[r], &s);
     }
-    status = status ? status : read_late(a, g, &s, err);
+    status = status ? status : ac_read_late(a, g, &s, err);
     for (int i = 0; i < a->n_layers && !status; i++) {
+        a->layers[i].block.all = weft_splits_all(g);
         a->layers[i].rank = pipe.rank_of[weft_graph_stage_of(g, i)];
         status = look_at_layer(a, &a->layers[i], &s, err);
     }
@@ -555,10 +387,11 @@ weft_status ac_look(ac_budget *a, weft_plan *plan, weft_error *err)
                          .planned = ac_bytes_of(a, &p[r]),
                          .arena = p[r].arena,
                          .state = p[r].state,
+                         .seen = weft_plan_round(plan),
                          .device = ac_bytes_of(a, &p[r]) > p[r].bytes || a->room == a->limit};
         a->n_stages = r + 1;
         a->known = p[r].known;
-        st->layers = take(a, (size_t)a->n_layers, sizeof(ac_layer *));
+        st->layers = ac_take(a, (size_t)a->n_layers, sizeof(ac_layer *));
         status = st->layers ? WEFT_OK : weft_fail_memory(err);
         for (int i = 0; i < a->n_layers && !status; i++)
             if (a->layers[i].rank == r)

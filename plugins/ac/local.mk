@@ -6,6 +6,7 @@ plugins_ac_libac_la_SOURCES = \
 	plugins/ac/budget.h \
 	plugins/ac/choice.c \
 	plugins/ac/front.c \
+	plugins/ac/late.c \
 	plugins/ac/layers.c \
 	plugins/ac/tries.c \
 	plugins/ac/ac.h

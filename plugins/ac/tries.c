@@ -151,14 +151,26 @@ static bool was_tried(const ac_stage *st, uint64_t mark)
     return false;
 }
 
+/* Is something kept that could be computed again? What a front begins with keeps next to nothing,
+ * unless all that is computed again waits. */
+static bool keeps_something(const ac_stage *st)
+{
+    for (int i = 0; i < st->n; i++)
+        if (st->now.points[i] > 0 || st->layers[i]->block.all)
+            return true;
+    return false;
+}
+
 void ac_learn(const ac_budget *a, ac_stage *st)
 {
     const uint64_t mark = mark_of(a, st, st->now.points);
     if (!was_tried(st, mark) && st->n_tried < WEFT_MOST_ROUNDS)
         st->tried[st->n_tried++] = mark;
-    if (st->least == 0 || st->planned < st->least) {
+    if (st->least == 0 || st->planned < st->least ||
+        (st->planned == st->least && !keeps_something(st))) {
         st->least = st->planned;
         st->least_arena = st->arena;
+        st->least_keeps = keeps_something(st);
     }
     if (st->n > 0)
         st->off[st->now.points[st->tight]] = st->planned - st->now.model;
@@ -275,6 +287,15 @@ static bool try_list(const ac_budget *a, ac_stage *st)
     return false;
 }
 
+/* Is nothing left below the least that did not fit that computes a thousandth less again? Only the
+ * model is asked: where plans take long. Spoils what is tried now. */
+static bool is_exhausted(const ac_budget *a, ac_stage *st)
+{
+    return st->best.known && st->exceeds < INT64_MAX &&
+           (!ac_choose(a, st, st->exceeds - 1, -1, &st->now) ||
+            st->now.seconds >= st->best.seconds * 0.999);
+}
+
 void ac_try_next(const ac_budget *a, ac_stage *st, int tries)
 {
     const int64_t off = st->planned - st->now.model;
@@ -284,7 +305,8 @@ void ac_try_next(const ac_budget *a, ac_stage *st, int tries)
         aim = both ? st->fits + (st->exceeds - st->fits) / 2 : st->exceeds - 1;
     const bool slow = (int64_t)a->n_values * a->n_stages > SLOW,
                used = slow && st->best.known && a->limit - st->best_planned <= a->limit / 100,
-               close = used || (both && st->exceeds - st->fits <= a->limit / 2000);
+               close = used || (both && st->exceeds - st->fits <= a->limit / 2000) ||
+                       (slow && is_exhausted(a, st));
     if (!close && tries < MOST_TRIES && ac_choose(a, st, aim, -1, &st->now)) {
         for (int64_t up = aim; both && st->now.model <= st->fits && up < st->exceeds - 1;) {
             up += (st->exceeds - up) / 2;
@@ -297,6 +319,8 @@ void ac_try_next(const ac_budget *a, ac_stage *st, int tries)
     if (!st->best.known && !was_tried(st, mark_of(a, st, st->now.points)))
         return;
     st->settled = !try_list(a, st) && !try_beside(a, st, tries);
-    if (st->settled && st->best.known)
-        copy(st, &st->best, &st->now);
+    if (!st->settled || !st->best.known)
+        return;
+    copy(st, &st->best, &st->now);
+    st->planned = st->best_planned;
 }

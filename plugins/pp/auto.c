@@ -357,7 +357,9 @@ static weft_status too_little(const pp *self, weft_error *err)
     const weft_status s = weft_fail(
         err, WEFT_ERR_INPUT, weft_params_where(self->params, "alive"),
         "[pp] alive = %s: rank %d of the pipeline holds %s of one micro-batch alone, from "
-        "its forward to the last that is read of it; give at least that, or list ac",
+        "its forward to the last that is read of it; give at least that, or list ac, with another "
+        "mode "
+        "than budget, which keeps all while a schedule is looked for",
         weft_params_text(self->params, "alive"), a->least_rank, weft_text_get(&text));
     weft_text_release(&text);
     return s;

@@ -146,7 +146,7 @@ struct weft_graph {
     int *stage_ranks;      /* of stages, where somebody says it; -1: the loop's */
     int stages_capacity, stage_ranks_capacity;
     const char *stages_axis, *stages_by; /* the axis, who set them; NULL: nobody */
-    bool has_parts;                      /* nodes know their part and stage */
+    bool has_parts, waits_all;           /* nodes know their part and stage; W waits for all */
     /* where and on whose behalf nodes are added */
     const char *prefix, *parameter_prefix; /* of names to come; NULL: none */
     weft_spot spot, end;                   /* end: where weft_graph_at returns to */

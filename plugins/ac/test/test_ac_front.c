@@ -56,6 +56,7 @@ static void make(random_block *r, uint64_t seed)
     }
     r->block.waits = r->waits;
     r->block.n_waits = seed % 2 ? 2 : 0;
+    r->block.all = seed % 4 == 3;
     for (int i = 0; i < r->block.n_waits; i++)
         r->waits[i] = (ac_wait){.with = below(seed, &at, r->block.n_values + 1) - 1,
                                 .host = 3 + below(seed, &at, r->block.n_values - 3),
@@ -124,7 +125,8 @@ static void test_by_hand(void **state)
 
 /* Two: a gradient of a weight reads the second one, and waits with a gradient of 4 bytes. Kept,
  * both wait in two places (18 and 3); made again of the first, if that is kept and no smaller, in
- * one. Made of nothing kept, nothing waits. In the first one's place the gradient takes 1 more. */
+ * one. Made of nothing kept, nothing waits, unless all do. In the first one's place the gradient
+ * takes 1 more. */
 static void test_what_waits(void **state)
 {
     static const int ins[2][1] = {{0}, {1}}, outs[2][1] = {{1}, {2}};
@@ -154,6 +156,9 @@ static void test_what_waits(void **state)
     assert_int_equal(ac_weigh(&block, &none).bytes, 0);
     block.waits = &always;
     assert_int_equal(ac_weigh(&block, &none).bytes, 4);
+    block.all = true; /* it waits, whatever it is made of */
+    assert_int_equal(ac_weigh(&block, &none).bytes, 16);
+    assert_int_equal(ac_weigh(&block, &second).bytes, 25);
 }
 
 static void test_sums(void **state)
