@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* weft config: every effective value, with its source. */
 #include "cli.h"
+#include "console/counts.h"
 #include "host/plugins.h"
 
 int weft_cmd_config(int argc, char **argv)
@@ -33,6 +34,10 @@ int weft_cmd_config(int argc, char **argv)
         goto done;
     if (weft_cli_settings(&options, &settings, &err) != WEFT_OK ||
         weft_plugins_load(settings, &log, &plugins, &err) != WEFT_OK) {
+        code = weft_cli_report(&err);
+        goto done;
+    }
+    if (weft_settings_check_keys(settings, &log, &err) != WEFT_OK) {
         code = weft_cli_report(&err);
         goto done;
     }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "session.h"
+#include "console/counts.h"
 #include "console/crash.h"
 #include "processors.h"
 
@@ -188,7 +189,9 @@ weft_status weft_session_init(weft_session *s, const weft_cli_options *options, 
     status = count_threads(s, control, options, err);
     if (status)
         return status;
-    return weft_plugins_create(s->plugins, &s->host, err);
+    const weft_status keys = weft_settings_check_keys(s->settings, rank == 0 ? &s->log : NULL, err);
+    status = weft_plugins_create(s->plugins, &s->host, err);
+    return status ? status : keys;
 }
 
 /* On some rank: one of a pipeline may have frozen blocks alone. */

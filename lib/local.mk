@@ -31,6 +31,7 @@ lib_libkit_la_SOURCES = \
 lib_libshared_la_SOURCES = \
 	lib/console/built_in.c \
 	lib/console/columns.c \
+	lib/console/counts.c \
 	lib/console/crash.c \
 	lib/console/describe.c \
 	lib/console/describe_man.c \
@@ -40,6 +41,7 @@ lib_libshared_la_SOURCES = \
 	lib/console/pack.c \
 	lib/console/built_in.h \
 	lib/console/columns.h \
+	lib/console/counts.h \
 	lib/console/crash.h \
 	lib/console/describe.h \
 	lib/console/settings.h \

@@ -158,6 +158,19 @@ static void check_field(check *c, const weft_param *q)
                  q->name);
 }
 
+/* Each word begins with a key of the same table. */
+static void check_when(check *c, const weft_param *q)
+{
+    for (const char *w = q->when; w && *w; w += strcspn(w, " "), w += strspn(w, " ")) {
+        const weft_param *p = c->plugin->params;
+        const int n = (int)strcspn(w, "!= ");
+        while (p->name && (strncmp(p->name, w, (size_t)n) != 0 || p->name[n]))
+            p++;
+        if (!p->name)
+            complain(c, "parameter '%s' counts by '%.*s', which is none", q->name, n, w);
+    }
+}
+
 static void check_param(check *c, const weft_param *q)
 {
     const weft_param *table = c->plugin->params;
@@ -177,6 +190,7 @@ static void check_param(check *c, const weft_param *q)
     if (!(q->min <= q->max))
         complain(c, "parameter '%s' has minimum %g above maximum %g", q->name, q->min, q->max);
     check_field(c, q);
+    check_when(c, q);
     if ((q->flags & WEFT_PARAM_REQUIRED) && q->value)
         complain(c, "parameter '%s' is required, so its default '%s' can never be used", q->name,
                  q->value);

@@ -321,25 +321,12 @@ static weft_entry enter(const weft_loaded *loaded, const char *hook, weft_error 
     return weft_enter(loaded->module.plugin->name, hook, loaded->module.where, err);
 }
 
-/* Has the hook said where in the input it is wrong? */
-static bool has_place(const weft_entry *entry)
-{
-    const char *file = entry->where.file;
-    bool placed = false;
-    for (int i = entry->n_items; entry->err && i < entry->err->n_items; i++) {
-        const char *text = entry->err->items[i].text;
-        placed = placed || strncmp(text, "-o ", 3) == 0 ||
-                 (file && strncmp(text, file, strlen(file)) == 0);
-    }
-    return placed;
-}
-
-/* Of what has no place of its own this says in whose hook it was. */
+/* What is wrong with input or a file is said in full; of other faults this says in whose hook. */
 static weft_status leave(const weft_entry *entry, weft_status s)
 {
     const bool silent = weft_entry_is_silent(entry);
     weft_status status = weft_leave(entry, s);
-    if (status && !silent && !has_place(entry))
+    if (status && status != WEFT_ERR_INPUT && status != WEFT_ERR_IO && !silent)
         weft_fail(entry->err, status, entry->where, "plugin '%s' failed in %s", entry->in.plugin,
                   entry->in.hook);
     return status;

@@ -102,12 +102,10 @@ static const weft_param run_params[] = {
      .value = "none",
      .choices = checks,
      .flags = WEFT_PARAM_LIST | WEFT_PARAM_ADVANCED | WEFT_PARAM_SERVED,
-     .help = "what is checked while running, one or several: replicas: the ranks that should hold "
-             "the same do; "
-             "memory: no instruction writes outside its results or "
-             "reads "
-             "what nobody wrote (slow, twice the memory); nan: every value that is computed is "
-             "finite, and the first that is not is named (slow)"},
+     .help =
+         "what is checked while running, one or several: replicas: the ranks that should hold the "
+         "same do; memory: no instruction writes outside its results or reads what nobody wrote "
+         "(slow, twice the memory); nan: every value is finite, or the first is named (slow)"},
     {.name = NULL},
 };
 
@@ -168,6 +166,7 @@ static const weft_param train_params[] = {
      .max = NO_LIMIT,
      .unit = "batches",
      .choices = all,
+     .when = "eval_every!=0",
      .help = "micro-batches of validation data in one evaluation"},
     {.name = "nonfinite",
      .type = WEFT_PARAM_CHOICE,
@@ -181,8 +180,8 @@ static const weft_param train_params[] = {
      .min = 0,
      .max = NO_LIMIT,
      .unit = "steps",
-     .help = "with nonfinite = skip: how many updates in a row may be skipped; one more stops the "
-             "run all the same; 0: any number"},
+     .when = "nonfinite=skip",
+     .help = "how many updates in a row may be skipped; one more stops the run; 0: any number"},
     {.name = "loss_chunk",
      .type = WEFT_PARAM_INT,
      .value = "auto",

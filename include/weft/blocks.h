@@ -98,7 +98,10 @@ typedef struct weft_decoder_sizes {
     }
 #define WEFT_DECODER_HF_HEAD                                                                       \
     {"model.norm.weight", .shape = "dim"}, {"lm_head.weight", "vocab_size dim", .unless = "tied"}, \
-        {.file = "lm_head.weight", .when = "tied"},                                                \
+        {.file = "lm_head.weight",                                                                 \
+         .of = "model.embed_tokens.weight",                                                        \
+         .when = "tied",                                                                           \
+         .other = true},                                                                           \
     {                                                                                              \
         .file = "*.rotary_emb.inv_freq"                                                            \
     }
@@ -270,6 +273,7 @@ typedef struct weft_experts {
         {.name = "balance_of",                                                                     \
          .type = WEFT_PARAM_CHOICE,                                                                \
          .value = "sample",                                                                        \
+         .when = "balance!=0",                                                                     \
          .choices = (const char *const[]){"sample", "batch", NULL},                                \
          .help = "what is balanced: the tokens of each sample, the same on every mesh and with "   \
                  "any number of micro-batches; batch: of each micro-batch"},                       \
@@ -520,7 +524,7 @@ enum { WEFT_DECODER_DEPTH = 16 };
              "prediction); only training has them"},                                               \
     {                                                                                              \
         .name = "mtp_weight", WEFT_REAL(self_, weight_), .value = "0.3", .min = 1e-6, .max = 1e6,  \
-        .help = "weight of the mean of their losses; that of the head's is 1"                      \
+        .when = "mtp!=0", .help = "weight of the mean of their losses; that of the head's is 1"    \
     }
 
 /* x behind block l. */

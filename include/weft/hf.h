@@ -47,13 +47,14 @@ typedef struct weft_hf_tensor {
      * the LIST that the key `except` says. others: only blocks that these two leave out. */
     const char *every, *except;
     bool others;
-    bool other; /* where else a tensor of an earlier row may lie: read, never written */
+    bool other; /* where else a tensor of an earlier row may lie, or, with `of`, lie once more:
+                   read, never written */
     /* The key that says how many blocks of this row's kind there are. NULL: the form's `layers`.
      * Rows of one kind stand together. */
     const char *blocks;
     bool exact; /* `convert --dtype bf16` leaves it f32 */
     /* Without a name: files have this parameter there once more, and so it is written; files that
-     * are read may lack it, or have the same numbers. NULL: it is never written. */
+     * are read may lack it, or have the same numbers. NULL: it is neither read nor written. */
     const char *of;
 } weft_hf_tensor;
 

@@ -61,9 +61,15 @@ typedef struct weft_param {
     const char *const *presets;
     /* What `weft tune` may set it to, for the same results but for rounding, separated by blanks:
      * values; or one word alone: "ranks", degrees that divide the ranks; "batch", divisors of
-     * [train] global_batch. In front of it, "mode=budget: ", a key of the same table and the value
-     * that it must have, for else this one does nothing. NULL: it is left alone. */
+     * [train] global_batch. NULL: it is left alone. */
     const char *tune;
+    /* Where it counts, by other keys of the table: "mode=budget", "zero!=0", or "load", where that
+     * is set; of several, separated by blanks, one is enough. Elsewhere it does nothing: who sets
+     * it is warned, and `weft tune` leaves it alone. NULL: everywhere. */
+    const char *when;
+    /* Keys that say something else of the same, "ckpt.initial", separated by blanks: to set one of
+     * them, too, is an error. NULL: none. */
+    const char *refuses;
 } weft_param;
 
 /* The type of a parameter, and the field of struct `type` that it fills; a field of another type is

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A plugin described from its descriptor alone, as text and as JSON. */
 #include "console/describe.h"
+#include "console/counts.h"
 #include "host/host.h"
 
 #include <string.h>
@@ -117,6 +118,10 @@ static void describe_param(const weft_param *q, weft_text *text)
         weft_text_add(text, " (not set)");
     weft_text_add(text, "\n      ");
     describe_type(q, text);
+    if (q->when) {
+        weft_text_add(text, "\n      where ");
+        weft_when_print(q->when, text);
+    }
     weft_text_print(text, "\n      %s\n", q->help);
 }
 
@@ -267,6 +272,8 @@ static void json_param(const weft_param *q, weft_text *text)
     json_bool(text, "required", q->flags & WEFT_PARAM_REQUIRED);
     json_bool(text, "per_rank", q->flags & WEFT_PARAM_PER_RANK);
     json_bool(text, "advanced", q->flags & WEFT_PARAM_ADVANCED);
+    json_text(text, "when", q->when);
+    json_text(text, "refuses", q->refuses);
     json_text(text, "help", q->help);
     weft_text_add(text, "}");
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A plugin's page for man, section 7, from its descriptor alone. */
+#include "console/counts.h"
 #include "console/describe.h"
 #include "host/host.h"
 
@@ -92,6 +93,17 @@ static void print_contributions(const weft_plugin *p, weft_text *text)
     }
 }
 
+static void print_when(const char *when, weft_text *text)
+{
+    weft_text t = {0};
+    weft_when_print(when, &t);
+    weft_text_add(text, "It counts where ");
+    add(text, weft_text_get(&t));
+    weft_text_add(text, ".\n");
+    text->out_of_memory = text->out_of_memory || t.out_of_memory;
+    weft_text_release(&t);
+}
+
 static void print_param(const weft_param *q, weft_text *text)
 {
     add_line(text, ".TP\n.B", q->name);
@@ -122,6 +134,8 @@ static void print_param(const weft_param *q, weft_text *text)
         add(text, q->value);
     }
     weft_text_add(text, q->flags & WEFT_PARAM_PER_RANK ? "; may differ between ranks.\n" : ".\n");
+    if (q->when)
+        print_when(q->when, text);
     add(text, q->help);
     weft_text_add(text, "\n");
 }

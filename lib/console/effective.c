@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The effective INI: every claimed section, loadable again. */
+#include "console/counts.h"
 #include "console/settings.h"
-#include "settings/values.h"
 
 #include <string.h>
 
@@ -50,7 +50,16 @@ static void print_list(const weft_checked *value, bool with_sources, weft_text *
     }
 }
 
-static void print_value(const weft_checked *value, bool with_sources, weft_text *text)
+/* A default that is no value, or does nothing here, is a comment, so that reading it again does not
+ * set it. */
+static bool is_comment(const weft_section *section, const weft_checked *value)
+{
+    return !value->given && (value->text[0] == '\0' ||
+                             !weft_params_count(section->params, section->table, value->param));
+}
+
+static void print_value(const weft_section *section, const weft_checked *value, bool with_sources,
+                        weft_text *text)
 {
     size_t start = text->size;
 
@@ -58,12 +67,8 @@ static void print_value(const weft_checked *value, bool with_sources, weft_text 
         print_list(value, with_sources, text);
         return;
     }
-    if (!value->given && value->text[0] == '\0')
-        weft_text_print(text, ";%s =", value->param->name); /* not set: as a comment, so that
-                                                               reading it again does not set it */
-    else
-        weft_text_print(text, "%s =%s%s", value->param->name, value->text[0] ? " " : "",
-                        value->text);
+    weft_text_print(text, "%s%s =%s%s", is_comment(section, value) ? ";" : "", value->param->name,
+                    value->text[0] ? " " : "", value->text);
     if (with_sources)
         print_source(text, start, value->where, value->given);
     weft_text_add(text, "\n");
@@ -89,6 +94,6 @@ void weft_settings_print(const weft_settings *settings, bool with_sources, bool 
         first = false;
         for (int i = 0; i < section->params->n; i++)
             if (!only_given || section->params->values[i].given)
-                print_value(&section->params->values[i], with_sources, text);
+                print_value(section, &section->params->values[i], with_sources, text);
     }
 }

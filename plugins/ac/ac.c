@@ -24,18 +24,22 @@ static const weft_param params[] = {
      .min = 1,
      .max = 1 << 20,
      .unit = "blocks",
-     .help = "With mode = every: one block in so many is computed again."},
+     .when = "mode=every",
+     .help = "One block in so many is computed again."},
     {.name = "save",
      .type = WEFT_PARAM_STRING,
      .value = "linear attention",
      .flags = WEFT_PARAM_LIST,
-     .help = "With mode = op: families of ops, or ops, whose results are kept."},
+     .when = "mode=op",
+     .help = "Families of ops, or ops, whose results are kept."},
     {.name = "budget",
      .type = WEFT_PARAM_STRING,
-     .tune = "mode=budget: 0.25 0.5 0.75",
+     .tune = "0.25 0.5 0.75",
      .value = "fit",
-     .help = "With mode = budget: bytes that may be planned for a rank, as 60 GiB; fit: what the "
-             "device has; up to 1: a share of the activations that would be kept without ac."},
+     .when = "mode=budget",
+     .help =
+         "Bytes that may be planned for a rank, as 60 GiB; fit: what the device has; up to 1: a "
+         "share of the activations that would be kept without ac."},
     {.name = NULL},
 };
 

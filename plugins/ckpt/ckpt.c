@@ -36,6 +36,7 @@ const weft_param ckpt_params[] = {
      .min = 0,
      .max = 1e15,
      .unit = "steps",
+     .when = "keep!=0",
      .help = "Checkpoints of steps that this divides stay, too; 0: none."},
     {.name = "load",
      .type = WEFT_PARAM_PATH,
@@ -50,6 +51,7 @@ const weft_param ckpt_params[] = {
      .type = WEFT_PARAM_CHOICE,
      .value = "continue",
      .choices = positions,
+     .when = "load!=none",
      .help = "What to do if seed, seq_len, data or tokenizer are not the checkpoint's: refuse "
              "(continue), or begin with the first sample (restart)."},
     {.name = "on_error",
@@ -146,6 +148,23 @@ static void destroy(void *self_)
     weft_error_release(&self->thread_err);
 }
 
+/* A run goes on from what `load` names, whatever it is, or fails; `initial` would never be read. */
+static weft_status check_initial(const weft_params *p, weft_error *err)
+{
+    const weft_where load = weft_params_where(p, "load");
+    weft_text at = {0};
+    if (!weft_params_given(p, "initial") || weft_params_is(p, "load", "latest") ||
+        weft_params_is(p, "load", "none"))
+        return WEFT_OK;
+    weft_text_print(&at, load.line > 0 ? "%s:%d" : "%s", load.file, load.line);
+    weft_fail(err, WEFT_ERR_INPUT, weft_params_where(p, "initial"),
+              "[ckpt] initial = %s begins a new run, and load = %s (%s) goes on with one; take one "
+              "of the two out",
+              weft_params_text(p, "initial"), weft_params_text(p, "load"), weft_text_get(&at));
+    weft_text_release(&at);
+    return WEFT_ERR_INPUT;
+}
+
 static weft_status create(void *self_, weft_error *err)
 {
     ckpt *self = self_;
@@ -153,6 +172,9 @@ static weft_status create(void *self_, weft_error *err)
     *self = (ckpt){.host = host, .params = host->params, .io = weft_io_system(), .saved_step = -1};
     if (host->dir && !(self->root = weft_format("%s/ckpt", host->dir)))
         return weft_fail_memory(err);
+    const weft_status s = check_initial(host->params, err);
+    if (s)
+        return s;
     if (!host->dir)
         weft_warn(host, WEFT_NOWHERE,
                   "ckpt has nowhere to save to: there is no run folder; set [weft] dir");

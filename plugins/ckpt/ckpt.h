@@ -172,9 +172,12 @@ weft_status ckpt_identity_check(const ckpt_manifest *m, const weft_state_view *s
 
 /* ---- compare.c ---- */
 
-/* Says what differs; counts what is state: tensors and counters. */
-weft_status ckpt_compare(const ckpt_manifest *a, const ckpt_manifest *b, weft_text *text,
-                         int *differences, weft_error *err);
+/* Says what differs; counts what is state: tensors and counters. plugins: whose tables say what a
+ * flavor stands for. */
+weft_status ckpt_compare(const weft_finder *plugins, const ckpt_manifest *a, const ckpt_manifest *b,
+                         weft_text *text, int *differences, weft_error *err);
+/* The same text, or the same number. */
+bool ckpt_same_setting(const char *a, const char *b);
 
 /* ---- the service ---- */
 

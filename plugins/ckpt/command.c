@@ -214,7 +214,7 @@ static weft_status diff(const weft_command_host *host, const char *const *names,
     int differences = 0;
     weft_status s = open(names[0], &a, err);
     s = s ? s : open(names[1], &b, err);
-    s = s ? s : ckpt_compare(&a, &b, &text, &differences, err);
+    s = s ? s : ckpt_compare(host->plugins, &a, &b, &text, &differences, err);
     weft_status t = s ? s : print(host, &text, err);
     if (!t && differences)
         t = weft_fail(err, WEFT_ERR_RUN, WEFT_NOWHERE, "%s and %s differ in %d place%s", a.path,

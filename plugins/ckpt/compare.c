@@ -151,24 +151,130 @@ static void compare_count(comparison *c, const char *what, int64_t a, int64_t b)
     c->differences++;
 }
 
-/* Settings may differ: they say how the state came about, and are no part of it. */
-static void compare_settings(comparison *c, const json_t *a, const json_t *b)
+/* ---- settings: they say how the state came about, and are no part of it ---- */
+
+bool ckpt_same_setting(const char *a, const char *b)
 {
-    const char *section, *key;
-    json_t *keys, *value;
-    json_object_foreach((json_t *)a, section, keys) {
-        json_object_foreach(keys, key, value) {
-            const char *x = json_string_value(value),
-                       *y = json_string_value(json_object_get(json_object_get(b, section), key));
-            if (x && y && strcmp(x, y) != 0)
-                weft_text_print(c->text, "[%s] %s: %s and %s\n", section, key, *x ? x : "(not set)",
-                                *y ? y : "(not set)");
-        }
+    double x, y;
+    return strcmp(a, b) == 0 || (weft_parse_number(a, &x) && weft_parse_number(b, &y) && x == y);
+}
+
+/* NULL: of the core's own sections, and of plugins that are not found. */
+static const weft_param *table_of(const weft_finder *plugins, const char *section)
+{
+    const weft_plugin *plugin = NULL;
+    weft_error unsaid = {0};
+    plugins->find(plugins->self, section, &plugin, &unsaid);
+    weft_error_release(&unsaid);
+    return plugin ? plugin->params : NULL;
+}
+
+/* The text of `key` in "dim = 256, heads = 16", as out has room for. */
+static bool find_preset(const char *preset, const char *key, char out[64])
+{
+    for (const char *p = preset; p; p = strchr(p, ',')) {
+        p += strspn(p, ", ");
+        const size_t n = strcspn(p, " =");
+        const char *text = p + n + strspn(p + n, " =");
+        if (strlen(key) == n && strncmp(p, key, n) == 0)
+            return snprintf(out, 64, "%.*s", (int)strcspn(text, ","), text) > 0;
+    }
+    return false;
+}
+
+static const weft_param *find_param(const weft_param *table, const char *name)
+{
+    while (table && table->name && strcmp(table->name, name) != 0)
+        table++;
+    return table && table->name ? table : NULL;
+}
+
+/* What a key's text stands for: that of a flavor, where it is the name of that key. */
+static const char *settle(const weft_param *table, const json_t *keys, const char *key,
+                          char out[64])
+{
+    const char *text = json_string_value(json_object_get(keys, key));
+    const weft_param *p = text ? find_param(table, text) : NULL;
+    const char *choice = p && p->presets ? json_string_value(json_object_get(keys, p->name)) : NULL;
+    for (int i = 0; choice && p->choices[i]; i++)
+        if (strcmp(p->choices[i], choice) == 0 && find_preset(p->presets[i], key, out))
+            return out;
+    return text;
+}
+
+/* What a word of a number's key is, as "auto", the plugin alone knows. */
+static bool is_open(const weft_param *p, const char *a, const char *b)
+{
+    double x;
+    return p && (p->type == WEFT_PARAM_INT || p->type == WEFT_PARAM_REAL) &&
+           weft_parse_number(a, &x) != weft_parse_number(b, &x);
+}
+
+static const char *show(const char *text)
+{
+    return *text ? text : "(not set)";
+}
+
+/* What only one of them has is another version's, or was never said, as of a model that was
+ * converted. */
+static void compare_section(comparison *c, const weft_param *table, const char *section,
+                            const json_t *keys, const json_t *other)
+{
+    const char *key;
+    json_t *value;
+    json_object_foreach((json_t *)keys, key, value) {
+        char of_a[64], of_b[64];
+        const char *a = json_string_value(value),
+                   *b = json_string_value(json_object_get(other, key));
+        if (a && b &&
+            !ckpt_same_setting(settle(table, keys, key, of_a), settle(table, other, key, of_b)))
+            weft_text_print(c->text, "[%s] %s: %s and %s%s\n", section, key, show(a), show(b),
+                            is_open(find_param(table, key), a, b) ? ", which may be the same" : "");
     }
 }
 
-weft_status ckpt_compare(const ckpt_manifest *a, const ckpt_manifest *b, weft_text *text,
-                         int *differences, weft_error *err)
+static void compare_settings(comparison *c, const weft_finder *plugins, const json_t *a,
+                             const json_t *b)
+{
+    const char *section;
+    json_t *keys;
+    json_object_foreach((json_t *)a, section, keys) {
+        const json_t *other = json_object_get(b, section);
+        if (other)
+            compare_section(c, table_of(plugins, section), section, keys, other);
+    }
+}
+
+static bool has_plugin(const json_t *list, const char *name)
+{
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        const char *one = json_string_value(json_object_get(json_array_get(list, i), "name"));
+        if (one && strcmp(one, name) == 0)
+            return true;
+    }
+    return false;
+}
+
+static void compare_plugins(comparison *c, const json_t *a, const json_t *b)
+{
+    const json_t *both[] = {a, b};
+    for (int side = 0; side < 2; side++) {
+        weft_text names = {0};
+        for (size_t i = 0; i < json_array_size(both[side]); i++) {
+            const json_t *one = json_array_get(both[side], i);
+            const char *name = json_string_value(json_object_get(one, "name"));
+            if (name && !has_plugin(both[!side], name))
+                weft_text_print(&names, " %s", name);
+        }
+        if (names.size)
+            weft_text_print(c->text, "plugins only in %s:%s\n", c->path[side],
+                            weft_text_get(&names));
+        weft_text_release(&names);
+    }
+}
+
+weft_status ckpt_compare(const weft_finder *plugins, const ckpt_manifest *a, const ckpt_manifest *b,
+                         weft_text *text, int *differences, weft_error *err)
 {
     const weft_io *io = weft_io_system();
     comparison c = {.path = {a->path, b->path}, .text = text};
@@ -180,7 +286,8 @@ weft_status ckpt_compare(const ckpt_manifest *a, const ckpt_manifest *b, weft_te
     compare_count(&c, "tokens", a->progress.tokens, b->progress.tokens);
     compare_count(&c, "skipped updates", a->progress.skipped, b->progress.skipped);
     compare_count(&c, "of them in a row", a->progress.in_a_row, b->progress.in_a_row);
-    compare_settings(&c, json_object_get(a->root, "settings"),
+    compare_plugins(&c, json_object_get(a->root, "plugins"), json_object_get(b->root, "plugins"));
+    compare_settings(&c, plugins, json_object_get(a->root, "settings"),
                      json_object_get(b->root, "settings"));
     s = s ? s : compare_tensors(&c, &same, err);
     print_kinds(&c);

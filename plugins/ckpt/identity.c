@@ -30,7 +30,7 @@ static void each_change(const ckpt_manifest *m, const weft_state_view *state,
         const weft_setting *x = &state->settings[i];
         const json_t *section = json_object_get(json_object_get(m->root, "settings"), x->section);
         const char *then = ckpt_manifest_setting(m, x->section, x->key);
-        if (section && (!then || strcmp(then, x->value) != 0))
+        if (section && (!then || !ckpt_same_setting(then, x->value)))
             visit(ctx, x, then);
     }
 }
@@ -103,7 +103,7 @@ static weft_status check_data(judge *j)
     for (int i = 0; i < 2; i++) {
         const char *then = ckpt_manifest_setting(j->m, "train", keys[i]),
                    *now = mine(j->state, "train", keys[i]);
-        if (then && now && strcmp(then, now) != 0)
+        if (then && now && !ckpt_same_setting(then, now))
             refuse(j, i ? "[train] seq_len" : "[train] seed", then, now);
     }
     if (j->m->tokenizer_id != j->state->tokenizer_id)

@@ -28,7 +28,8 @@ static weft_status verify_file(const weft_io *io, const ckpt_manifest *m,
             s = weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
                           "%s is damaged: bytes %" PRId64 " to %" PRId64
                           " have another sum than when written",
-                          path, i * now.chunk, i + 1 < now.n ? (i + 1) * now.chunk : now.bytes);
+                          path, i * now.chunk,
+                          (i + 1 < now.n ? (i + 1) * now.chunk : now.bytes) - 1);
     weft_sums_release(&now);
     weft_free(path);
     return s;

@@ -59,6 +59,7 @@ const weft_param costs_params[] = {
      .value = "0.45",
      .min = 0.01,
      .max = 1,
+     .when = "scores!=0",
      .help = "The share of the peak that the products of such attention reach."},
     {.name = NULL},
 };

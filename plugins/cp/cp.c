@@ -52,7 +52,8 @@ static const weft_param params[] = {
      .value = "100",
      .min = 0,
      .max = 1e9,
-     .help = "For attention = auto: operations that a rank computes while it sends one byte."},
+     .when = "attention=auto",
+     .help = "Operations that a rank computes while it sends one byte."},
     {.name = NULL},
 };
 

@@ -40,6 +40,7 @@ static const weft_param params[] = {
      .min = 1,
      .max = 9007199254740992.0,
      .flags = WEFT_PARAM_ADVANCED,
+     .when = "queues=adversarial",
      .help = "Seed of the adversarial order."},
     {.name = NULL},
 };

@@ -38,7 +38,7 @@ static const char *const or_auto[] = {"flavor", "auto", NULL};
 #define YARN(key_, field_, value_, least_, most_, help_)                                           \
     {                                                                                              \
         .name = key_, WEFT_REAL(deepseek3, field_), .value = value_, .min = least_, .max = most_,  \
-        .flags = WEFT_PARAM_ADVANCED, .help = help_                                                \
+        .flags = WEFT_PARAM_ADVANCED, .when = "yarn=yes", .help = help_                            \
     }
 static const weft_param params[] = {
     WEFT_DECODER_FLAVOR(flavor_names, flavors),
@@ -93,6 +93,7 @@ static const weft_param params[] = {
      .max = 1e9,
      .unit = "tokens",
      .flags = WEFT_PARAM_ADVANCED,
+     .when = "yarn=yes",
      .help = "context that the frequencies were made for"},
     YARN("mscale", mscale, "1", 0, 1e3, "of sines and cosines: over mscale_all of the same"),
     YARN("mscale_all", mscale_all, "1", 0, 1e3,

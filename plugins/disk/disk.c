@@ -256,8 +256,23 @@ static const weft_far far = {.size = sizeof far,
                              .buffer_bytes = buffer_bytes,
                              .counts = counts};
 
+/* Somebody must put something there. */
+static weft_status review(void *self, weft_plan *plan, weft_error *err)
+{
+    const weft_node *n = weft_graph_first(weft_plan_trained(plan));
+    (void)err;
+    while (n && !weft_node_is(n, WEFT_OP_FETCH | WEFT_OP_EVICT))
+        n = n->next;
+    if (!n)
+        weft_warn(((disk *)self)->host, WEFT_NOWHERE,
+                  "disk has nothing to do: no listed plugin has put anything there, as offload "
+                  "does; list offload, or take disk out of [weft] plugins");
+    return WEFT_OK;
+}
+
 static const weft_contribution contributions[] = {
     {.kind = WEFT_SERVICE, .service = "far", .table = &far},
+    {.kind = WEFT_REVIEW, .stage = WEFT_STAGE_ORDERED, .review = review},
     {.kind = WEFT_COMMAND, .command = &disk_command},
     {.kind = WEFT_END},
 };

@@ -58,12 +58,14 @@ static const weft_param params[] = {
      .max = 1 << 20,
      .unit = "blocks",
      .choices = reshards,
-     .help = "With zero = 3: which gathered weights are freed after the forward and gathered again "
-             "in the backward: yes, all; no, none; a number, all but the last so many blocks."},
+     .when = "zero=3",
+     .help = "Which gathered weights are freed after the forward and gathered again in the "
+             "backward: yes, all; no, none; a number, all but the last so many blocks."},
     {.name = "group",
      WEFT_CHOICE(fsdp, group),
      .value = "block",
      .choices = groups,
+     .when = "zero!=0",
      .help = "What is sent as one: block, the parameters (and gradients) of a block; none, each "
              "for itself."},
     {.name = "prefetch",
@@ -72,13 +74,15 @@ static const weft_param params[] = {
      .min = 0,
      .max = 1000,
      .unit = "blocks",
-     .help = "With zero = 3: gather this many blocks ahead of the one that computes; more hides "
-             "more of the wait and holds more memory."},
+     .when = "zero=3",
+     .help = "Gather this many blocks ahead of the one that computes; more hides more of the wait "
+             "and holds more memory."},
     {.name = "two_level",
      WEFT_CHOICE(fsdp, two_level),
      .value = "no",
      .choices = levels_of_gathers,
-     .help = "With replicate > 1: the copies share their storage, too, and parameters are gathered "
+     .when = "replicate!=1",
+     .help = "The copies share their storage, too, and parameters are gathered "
              "over dp_replicate first, then over dp_shard. step: over dp_replicate once a step; "
              "micro_batch (with zero = 3): for each micro-batch, kept for its backward, which "
              "gathers over dp_shard alone; no: every copy is stored."},

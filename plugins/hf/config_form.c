@@ -230,11 +230,10 @@ static void say_types(hf_reader *r, const weft_hf_rope *rope, const char *word)
     weft_text_release(&text);
 }
 
-/* object: holds rope_type and its numbers. */
-static void read_rope(hf_reader *r, json_t *object, hf_model *m)
+/* object: holds rope_type and its numbers. false: it has said what is wrong with them. */
+static bool read_rope(hf_reader *r, json_t *object, hf_model *m)
 {
-    hf_reader inner = *r;
-    inner.object = object;
+    hf_reader inner = {r->path, object, r->err, WEFT_OK};
     const json_t *type =
         hf_get(&inner, "rope_type") ? hf_get(&inner, "rope_type") : hf_get(&inner, "type");
     const char *word = json_is_string(type) ? json_string_value(type)
@@ -250,7 +249,8 @@ static void read_rope(hf_reader *r, json_t *object, hf_model *m)
     } else if (strcmp(word, "default") != 0) {
         say_types(&inner, m->form->rope, word);
     }
-    r->status = inner.status;
+    r->status = r->status ? r->status : inner.status;
+    return !inner.status;
 }
 
 /* Both spellings may stand side by side, but must agree. */
@@ -309,8 +309,8 @@ void hf_read_rotary(hf_reader *r, hf_model *m)
     }
     hf_value_set_number(v, theta);
     v->said = true;
-    if (is_now || (is_before && !now))
-        read_rope(r, is_now ? now : before, m);
-    if (is_now && is_before)
+    const bool right =
+        is_now || (is_before && !now) ? read_rope(r, is_now ? now : before, m) : true;
+    if (is_now && is_before && right)
         compare_rope(r, before, m);
 }

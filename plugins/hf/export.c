@@ -52,6 +52,8 @@ static weft_status list_pieces(exports *x, weft_error *err)
         for (int64_t k = 0; k < hf_files(&map->list[i]); k++)
             add_piece(x, i, k);
     for (int i = 0; i < map->n_copies; i++) {
+        if (map->copies[i].row->other)
+            continue;
         add_piece(x, map->copies[i].of, 0);
         memcpy(x->names[x->out.n - 1], map->copies[i].name, HF_NAME);
     }

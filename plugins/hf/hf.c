@@ -6,6 +6,7 @@ static const char *const missing_modules[] = {"refuse", "new", NULL};
 static const weft_param params[] = {
     {.name = "load",
      .type = WEFT_PARAM_PATH,
+     .refuses = "ckpt.initial",
      .help = "A Hugging Face folder whose tensors the parameters begin as; a run that goes on from "
              "a checkpoint does not look at it."},
     {.name = "missing_modules",
@@ -13,6 +14,7 @@ static const weft_param params[] = {
      .value = "refuse",
      .choices = missing_modules,
      .flags = WEFT_PARAM_ADVANCED,
+     .when = "load",
      .help = "Blocks behind the last that the run has and the folder has not, as modules of "
              "multi-token prediction: refuse such a folder, or let them begin as new ones do."},
     {.name = NULL},

@@ -127,6 +127,7 @@ typedef struct hf_tensor {
 
 /* A tensor of Hugging Face's that is a parameter once more. */
 typedef struct hf_copy {
+    const weft_hf_tensor *row;
     int of;
     char name[HF_NAME];
 } hf_copy;
@@ -134,7 +135,7 @@ typedef struct hf_copy {
 typedef struct hf_map {
     hf_tensor *list; /* parts of one tensor of Hugging Face's follow each other */
     int n, capacity;
-    hf_copy *copies; /* written; folders that are read may lack them */
+    hf_copy *copies; /* folders that are read may lack them */
     int n_copies;
 } hf_map;
 

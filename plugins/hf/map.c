@@ -354,8 +354,9 @@ static weft_status add_copies(hf_map *map, const hf_model *m, const weft_hf_tens
     map->copies = more;
     for (int64_t l = 0; l < blocks; l++)
         if (hf_is_of_layer(m, row, l)) {
-            more[map->n_copies].of = of;
-            hf_name(more[map->n_copies++].name, row->file, l, 0);
+            hf_copy *copy = &more[map->n_copies++];
+            *copy = (hf_copy){.row = row, .of = of};
+            hf_name(copy->name, row->file, l, 0);
         }
     return WEFT_OK;
 }

@@ -357,6 +357,31 @@ static weft_status read_box(hf_view *v, int i, const int64_t *lo, const int64_t 
     return s;
 }
 
+/* The key of config.json that says the plugin's key `key`; NULL: none does. */
+static const char *in_config(const hf_model *m, const char *key)
+{
+    const weft_hf_key *k = m->form->keys;
+    while (k->name && !(key && k->key && strcmp(k->key, key) == 0))
+        k++;
+    return k->name;
+}
+
+static weft_status copies_differ(const hf_view *v, const hf_copy *copy, weft_error *err)
+{
+    const char *name = v->map.list[copy->of].name, *plugin = v->model.table->plugin,
+               *key = copy->row->other ? in_config(&v->model, copy->row->when) : NULL;
+    const weft_where at = {v->path, 0};
+    return key ? weft_fail(err, WEFT_ERR_INPUT, at,
+                           "tensors '%s' and '%s' differ, but '%s' in config.json says that the "
+                           "model has one parameter for both, and so has the plugin %s; right that "
+                           "key, or take '%s' out",
+                           name, copy->name, key, plugin, copy->name)
+               : weft_fail(err, WEFT_ERR_INPUT, at,
+                           "tensors '%s' and '%s' differ, but the plugin %s has one parameter for "
+                           "both",
+                           name, copy->name, plugin);
+}
+
 /* A copy that files do not have is fine: nobody reads it. */
 static weft_status compare_copy(hf_view *v, const hf_copy *copy, const int64_t *lo,
                                 const int64_t *size, weft_dtype dtype, const void *data,
@@ -376,11 +401,7 @@ static weft_status compare_copy(hf_view *v, const hf_copy *copy, const int64_t *
                             : weft_fail_memory(err);
     same = same && (s || memcmp(again, data, bytes) == 0);
     weft_free(again);
-    return same ? s
-                : weft_fail(err, WEFT_ERR_INPUT, ((weft_where){v->path, 0}),
-                            "tensors '%s' and '%s' differ, but the plugin %s has one parameter for "
-                            "both",
-                            of->name, copy->name, v->model.table->plugin);
+    return same ? s : copies_differ(v, copy, err);
 }
 
 weft_status hf_view_read(hf_view *v, int i, const int64_t *lo, const int64_t *size,

@@ -55,11 +55,13 @@ static const weft_param params[] = {
      .min = 0,
      .max = 1 << 20,
      .unit = "blocks",
+     .when = "state!=none gradients=yes",
      .help = "How many blocks ahead of its use something is fetched; 0: it is waited for."},
     {.name = "only",
      .type = WEFT_PARAM_STRING,
      .flags = WEFT_PARAM_LIST,
      .value = "*",
+     .when = "state!=none gradients=yes",
      .help = "Patterns (*, ?, [a-z]) of names of parameters; they, their moments and gradients may "
              "lie far."},
     {.name = "least",
@@ -69,6 +71,7 @@ static const weft_param params[] = {
      .max = INT64_MAX,
      .unit = "bytes",
      .flags = WEFT_PARAM_ADVANCED,
+     .when = "state!=none gradients=yes",
      .help = "What a rank holds less of stays where it is."},
     {.name = NULL},
 };
@@ -76,6 +79,11 @@ static const weft_param params[] = {
 static weft_status create(void *self_, weft_error *err)
 {
     offload *self = self_;
+    if (self->state == STATE_NONE && !self->gradients)
+        weft_warn(
+            self->host, weft_params_where(self->host->params, "state"),
+            "offload: nothing lies far with state = none and gradients = no; set one of them, "
+            "or take offload out of [weft] plugins");
     if (!*self->memory || (weft_parse_bytes(self->memory, &self->limit) && self->limit >= 1))
         return WEFT_OK;
     return weft_fail(err, WEFT_ERR_INPUT, weft_params_where(self->host->params, "memory"),

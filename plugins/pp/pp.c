@@ -32,15 +32,17 @@ static const weft_param params[] = {
     {.name = "alive",
      .type = WEFT_PARAM_STRING,
      .value = "auto",
-     .help = "With schedule = auto: how many micro-batches a rank may hold at once, between their "
-             "forward and the last that is read of them, or how many bytes of them, as 20 GiB; "
-             "auto: one more than 1f1b has, which are `degree`."},
+     .when = "schedule=auto",
+     .help = "How many micro-batches a rank may hold at once, between their forward and the last "
+             "that is read of them, or how many bytes of them, as 20 GiB; auto: one more than 1f1b "
+             "has, which are `degree`."},
     {.name = "times",
      .type = WEFT_PARAM_STRING,
      .value = "",
      .flags = WEFT_PARAM_FILE,
-     .help = "With schedule = auto: the metrics.jsonl of a run with [metrics] parts, whose times "
-             "count; if not given, times are predicted."},
+     .when = "schedule=auto",
+     .help = "The metrics.jsonl of a run with [metrics] parts, whose times count; if not given, "
+             "times are predicted."},
     {.name = "placement",
      .type = WEFT_PARAM_CHOICE,
      .value = "auto",
@@ -78,6 +80,7 @@ static const weft_param params[] = {
      .max = 1 << 20,
      .unit = "blocks",
      .choices = automatic,
+     .refuses = "pp.split",
      .help = "Blocks of every stage; the last one has the rest; auto: as split says."},
     {.name = NULL},
 };
@@ -103,27 +106,6 @@ static weft_status check_schedule(const pp *self, weft_error *err)
     return s;
 }
 
-static weft_status check_split(const weft_params *p, weft_error *err)
-{
-    if (weft_params_is(p, "split", "auto") || weft_params_is(p, "layers_per_stage", "auto"))
-        return WEFT_OK;
-    return weft_fail(err, WEFT_ERR_INPUT, weft_params_where(p, "layers_per_stage"),
-                     "[pp] layers_per_stage and split say both where stages begin; take one out");
-}
-
-/* What only auto reads. */
-static void check_automatic(const pp *p)
-{
-    static const char *const keys[] = {"alive", "times", NULL};
-    for (int i = 0; keys[i] && !weft_params_is(p->params, "schedule", "auto"); i++) {
-        const char *is = weft_params_text(p->params, keys[i]);
-        if (*is && strcmp(is, "auto") != 0)
-            weft_warn(p->host, weft_params_where(p->params, keys[i]),
-                      "[pp] %s = %s does nothing: it is for schedule = auto, and schedule is %s",
-                      keys[i], is, weft_params_text(p->params, "schedule"));
-    }
-}
-
 static weft_status create(void *self, weft_error *err)
 {
     pp *p = self;
@@ -133,10 +115,8 @@ static weft_status create(void *self, weft_error *err)
                            ? "1f1b"
                            : weft_params_text(p->params, "schedule");
     p->schedule = pp_find_schedule(name);
-    const weft_status schedule = check_schedule(p, err), split = check_split(p->params, err),
-                      room = pp_alive_read(p, err);
-    const weft_status s = schedule ? schedule : split ? split : room;
-    check_automatic(p);
+    const weft_status schedule = check_schedule(p, err), room = pp_alive_read(p, err),
+                      s = schedule ? schedule : room;
     return s || strcmp(name, "auto") != 0 ? s : pp_auto_create(p, err);
 }
 

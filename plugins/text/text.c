@@ -20,6 +20,7 @@ static const weft_param params[] = {
     {.name = "mix",
      .type = WEFT_PARAM_STRING,
      .flags = WEFT_PARAM_LIST | WEFT_PARAM_FILE,
+     .refuses = "text.path",
      .help = "Several sources instead of path: files and then their weight, as in web/ 0.7, books/ "
              "0.3."},
     {.name = "validation_path",

@@ -31,7 +31,8 @@ static const weft_param params[] = {
     {.name = "regather",
      WEFT_BOOL(tp, regather),
      .value = "yes",
-     .help = "With sequence_parallel: gather a block's tokens again in the backward instead of "
+     .when = "sequence_parallel=yes",
+     .help = "Gather a block's tokens again in the backward instead of "
              "keeping them whole on every rank."},
     {.name = "loss_parallel",
      WEFT_BOOL(tp, loss_parallel),

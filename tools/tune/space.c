@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What may be chosen: what plugins say of their keys, and the axes that nobody has listed yet. */
+#include "console/counts.h"
 #include "session.h"
 #include "tune.h"
 
@@ -89,40 +90,38 @@ static bool is_fixed(const weft_option_values *fixed, const char *section, const
     return false;
 }
 
-/* "mode=budget: 0.25 0.5": of a key that is fixed, or that nobody tunes, its value is known. false:
- * the key has no meaning. */
-static bool read_condition(tune_space *s, const char *section, const char **words,
-                           const weft_params *params, tune_key *k)
+/* A key that counts with some values of others alone is to be asked again when these are chosen. */
+static weft_status keep_texts(tune_space *s, tune_key *k, const weft_params *params,
+                              weft_error *err)
 {
-    const char *equals = strchr(*words, '='), *colon = strchr(*words, ':');
-    k->of = -1;
-    if (!equals || !colon || equals > colon)
-        return true;
-    const char *key = weft_pool_format(&s->pool, "%.*s", (int)(equals - *words), *words);
-    k->when = weft_pool_format(&s->pool, "%.*s", (int)(colon - equals - 1), equals + 1);
-    *words = colon + 1;
-    for (int i = 0; key && i < s->n_keys; i++)
-        if (strcmp(s->keys[i].section, section) == 0 && strcmp(s->keys[i].key, key) == 0)
-            k->of = i;
-    return !key || !k->when || k->of >= 0 || strcmp(weft_params_text(params, key), k->when) == 0;
+    int n = 0;
+    while (k->table[n].name)
+        n++;
+    k->texts = k->param->when ? weft_pool_alloc(&s->pool, (size_t)n * sizeof *k->texts) : NULL;
+    for (int i = 0; k->texts && i < n; i++) {
+        k->texts[i] = weft_pool_strdup(&s->pool, weft_params_text(params, k->table[i].name));
+        if (!k->texts[i])
+            return weft_fail_memory(err);
+    }
+    return k->param->when && !k->texts ? weft_fail_memory(err) : WEFT_OK;
 }
 
-static weft_status add_key(tune_space *s, const char *section, const weft_param *p,
-                           const weft_params *params, weft_error *err)
+static weft_status add_key(tune_space *s, const char *section, const weft_param *table,
+                           const weft_param *p, const weft_params *params, weft_error *err)
 {
     if (s->n_keys == TUNE_MOST_KEYS)
         return too_many(err);
     tune_key *k = &s->keys[s->n_keys];
     *k = (tune_key){.section = weft_pool_strdup(&s->pool, section),
                     .key = weft_pool_strdup(&s->pool, p->name),
+                    .table = table,
+                    .param = p,
                     .base = -1};
-    const char *words = p->tune;
-    const bool means = read_condition(s, section, &words, params, k);
-    if (!k->section || !k->key || (words != p->tune && !k->when))
+    if (!k->section || !k->key)
         return weft_fail_memory(err);
-    if (!means)
-        return WEFT_OK;
-    weft_status status;
+    weft_status status = keep_texts(s, k, params, err);
+    if (status)
+        return status;
     if (strcmp(p->tune, "ranks") == 0) {
         k->kind = TUNE_RANKS;
         status = add_degrees(s, k, err);
@@ -130,7 +129,7 @@ static weft_status add_key(tune_space *s, const char *section, const weft_param 
         k->kind = TUNE_BATCH;
         status = add_batches(s, k, weft_params_int(params, "global_batch"), err);
     } else {
-        status = add_words(s, k, words, err);
+        status = add_words(s, k, p->tune, err);
     }
     for (int i = 0; i < k->n; i++)
         if (strcmp(k->values[i], weft_params_text(params, p->name)) == 0 &&
@@ -163,14 +162,46 @@ static weft_status count_fixed(tune_space *s, const char *section, const weft_pa
                      s->fixed_ranks == degree ? "" : " times other fixed degrees");
 }
 
+/* What the search changes is open, and may be whatever is asked for. */
+typedef struct fixed_look {
+    const tune_space *space;
+    const char *section;
+    const weft_params *params;
+    bool *open;
+} fixed_look;
+
+static const char *fixed_value(const void *look_, const weft_param *other)
+{
+    const fixed_look *look = look_;
+    *look->open |= other->tune && !is_fixed(look->space->fixed, look->section, other->name);
+    return weft_params_text(look->params, other->name);
+}
+
+/* A key that --fix sets, and that does nothing whatever is chosen. */
+static void warn_fixed(const tune_space *s, const char *section, const weft_param *table,
+                       const weft_param *p, const weft_params *params)
+{
+    bool open = false;
+    const fixed_look look = {s, section, params, &open};
+    weft_cli_log sink;
+    if (!is_fixed(s->fixed, section, p->name) || weft_param_counts(table, p, fixed_value, &look) ||
+        open)
+        return;
+    const weft_log log = weft_cli_log_init(&sink, WEFT_LOG_WARN);
+    weft_param_warn_idle(section, p, params, &log);
+    weft_cli_log_release(&sink);
+}
+
 static weft_status add_table(tune_space *s, const char *section, const weft_param *table,
                              const weft_params *params, weft_error *err)
 {
     weft_status status = WEFT_OK;
     for (const weft_param *p = table; p && p->name && params && !status; p++) {
+        warn_fixed(s, section, table, p, params);
         if (p->tune)
-            status = is_fixed(s->fixed, section, p->name) ? count_fixed(s, section, p, params, err)
-                                                          : add_key(s, section, p, params, err);
+            status = is_fixed(s->fixed, section, p->name)
+                         ? count_fixed(s, section, p, params, err)
+                         : add_key(s, section, table, p, params, err);
         if ((p->flags & WEFT_PARAM_DEPTH) && !s->depth_key) {
             s->depth = weft_params_int(params, p->name);
             s->depth_section = weft_pool_strdup(&s->pool, section);
@@ -274,6 +305,7 @@ static weft_status begin_edits(tune_space *s, weft_cli_edit *edits, weft_cli_opt
                                weft_error *err)
 {
     *out = *s->options;
+    out->silent = true;
     out->edits = edits;
     for (int i = 0; i < s->options->n_edits; i++)
         edits[i] = s->options->edits[i];
@@ -385,10 +417,27 @@ static bool is_idle(const tune_space *s, const tune_choice *c, const char *secti
     return false;
 }
 
+typedef struct choice_look {
+    const tune_space *space;
+    const tune_choice *choice;
+    const tune_key *key;
+} choice_look;
+
+static const char *chosen_value(const void *look_, const weft_param *other)
+{
+    const choice_look *look = look_;
+    const tune_key *k = look->space->keys;
+    for (int i = 0; i < look->space->n_keys; i++)
+        if (k[i].param == other)
+            return k[i].values[look->choice->at[i]];
+    return look->key->texts[other - look->key->table];
+}
+
 bool tune_key_counts(const tune_space *s, const tune_choice *c, int key)
 {
     const tune_key *k = &s->keys[key];
-    if (k->of >= 0 && strcmp(s->keys[k->of].values[c->at[k->of]], k->when) != 0)
+    const choice_look look = {s, c, k};
+    if (k->texts && !weft_param_counts(k->table, k->param, chosen_value, &look))
         return false;
     return k->kind == TUNE_RANKS || strcmp(k->key, "mode") == 0 || !is_idle(s, c, k->section);
 }
@@ -449,7 +498,7 @@ void tune_choice_print(const tune_space *s, const tune_choice *c, weft_text *tex
         first = false;
     }
     if (first)
-        weft_text_add(text, "as the INI has it");
+        weft_text_add(text, s->fixed->n ? "as the INI and --fix have it" : "as the INI has it");
 }
 
 weft_status tune_choice_edits(const tune_space *s, const tune_choice *c, int64_t depth,
@@ -459,6 +508,7 @@ weft_status tune_choice_edits(const tune_space *s, const tune_choice *c, int64_t
     if (!edits)
         return weft_fail_memory(err);
     *out = *s->options;
+    out->silent = true;
     out->edits = edits;
     for (int i = 0; i < s->options->n_edits; i++)
         edits[i] = s->options->edits[i];

@@ -19,8 +19,9 @@ typedef struct tune_key {
     const char *values[TUNE_MOST_VALUES];
     int n;
     int base; /* what the INI says; -1: none of the values */
-    int of;   /* it has a meaning where key `of` has the value `when` alone; -1: everywhere */
-    const char *when;
+    const weft_param *table, *param;
+    const char *
+        *texts; /* what the INI says of every key of the table; NULL: it counts everywhere */
     bool refused[TUNE_MOST_VALUES]; /* of degrees: plugins refuse it by itself */
 } tune_key;
 

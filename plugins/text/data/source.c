@@ -76,11 +76,10 @@ weft_status text_sources_init(text_plugin *text, weft_error *err)
     bool path = weft_params_given(p, "path"), mix = weft_params_given(p, "mix");
     if (text->host->no_data && !path && !mix)
         return WEFT_OK;
-    if (path == mix)
+    if (!path && !mix)
         return weft_fail(err, WEFT_ERR_INPUT, weft_params_where(p, "mix"),
-                         path ? "[text] has both path and mix; give one of them"
-                              : "[text] path must be set: files, folders or patterns of text to "
-                                "train on (or mix, for several sources with weights)");
+                         "[text] path must be set: files, folders or patterns of text to train on "
+                         "(or mix, for several sources with weights)");
     text->sources = weft_alloc_zero(TEXT_SOURCES_MAX, sizeof *text->sources);
     if (!text->sources)
         return weft_fail_memory(err);

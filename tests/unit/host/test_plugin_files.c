@@ -103,6 +103,7 @@ static void test_tables(void **state)
     static const char *const words[] = {"numerics is 7",
                                         "parameter 'count' is declared twice",
                                         "parameter 'two words'",
+                                        "parameter 'count' counts by 'counts', which is none",
                                         "parameter 'mute' has no help",
                                         "parameter 'pick' is a choice of nothing",
                                         "parameter 'span' has minimum 2 above maximum 1",

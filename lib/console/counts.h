@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Where keys count (weft_param.when). */
+#ifndef WEFT_LIB_CONSOLE_COUNTS_H
+#define WEFT_LIB_CONSOLE_COUNTS_H
+
+#include "settings/values.h"
+
+/* The text of another key of the table; "": it is not set. */
+typedef const char *weft_value_of(const void *arg, const weft_param *other);
+
+/* Does the key do anything, as the others of its table are? */
+bool weft_param_counts(const weft_param *table, const weft_param *param, weft_value_of *value_of,
+                       const void *arg);
+/* The same of a section that was checked. */
+bool weft_params_count(const weft_params *params, const weft_param *table, const weft_param *param);
+/* Appends "state is not none or gradients = yes". */
+void weft_when_print(const char *when, weft_text *text);
+/* Says that the key does nothing, why, and where it would. */
+void weft_param_warn_idle(const char *section, const weft_param *param, const weft_params *params,
+                          const weft_log *log);
+/* Says so of every key that somebody has set and that does nothing; those that refuse each other
+ * (weft_param.refuses) are errors. log may be NULL. */
+weft_status weft_settings_check_keys(const weft_settings *settings, const weft_log *log,
+                                     weft_error *err);
+
+#endif
