@@ -66,12 +66,13 @@ def main():
         degrees //= int(settings['fsdp.replicate'])
         if int(settings['train.micro_batch']) < ranks // degrees:
             continue  # some ranks would have no sample
-        # what has no meaning, as the manual has it, so that nothing is planned twice
-        if settings['pp.degree'] == '1':
-            settings.pop('pp.schedule')
-            settings.pop('pp.virtual_stages')
-        if settings['ac.mode'] != 'budget':
-            settings.pop('ac.budget', None)
+        # Free keys that have no meaning, as the manual has it, so that nothing is planned twice. What
+        # is fixed stays: a schedule that halves backwards does so in one stage, too.
+        idle = ['pp.schedule', 'pp.virtual_stages'] if settings['pp.degree'] == '1' else []
+        idle += ['ac.budget'] if settings['ac.mode'] != 'budget' else []
+        for key in idle:
+            if ',' in dict(keys).get(key, ''):
+                settings.pop(key)
         name = ' '.join(f'{k}={v}' for k, v in settings.items())
         if name in seen:
             continue
