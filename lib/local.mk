@@ -46,6 +46,7 @@ lib_libshared_la_SOURCES = \
 	lib/console/describe.h \
 	lib/console/settings.h \
 	lib/forecast/reproducer.c \
+	lib/forecast/alike.c \
 	lib/forecast/check.c \
 	lib/forecast/costs.c \
 	lib/forecast/course.c \

@@ -76,3 +76,4 @@ EXTRA_DIST += tools/ablate/README.md tools/bisect/README.md tools/compare/README
 	tools/oracle/README.md \
 	tools/tune/README.md \
 	tools/vet/README.md
+EXTRA_DIST += tests/tune/every_choice.py

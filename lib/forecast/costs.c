@@ -150,6 +150,16 @@ static weft_status see_ranks(const weft_plan *plan, weft_forecast *f, weft_error
     return s;
 }
 
+/* For a plan that is not rough each plans its own; the planned rank does. */
+static weft_status find_like(const weft_plan *plan, int here, int *like, weft_error *err)
+{
+    const int ranks = plan->tasks[WEFT_MODE_TRAIN]->ranks;
+    weft_status s = plan->rough ? weft_forecast_alike(plan, like, err) : WEFT_OK;
+    for (int i = 0; i < ranks; i++)
+        like[i] = plan->rough && i != here ? like[i] : i;
+    return s;
+}
+
 /* Other ranks of the pipeline are planned for this alone; or a forecast has done so. */
 static weft_status lower_ranks(const weft_plan *plan, const weft_forecast *like, weft_forecast *f,
                                weft_error *err)
@@ -161,16 +171,23 @@ static weft_status lower_ranks(const weft_plan *plan, const weft_forecast *like,
     f->borrows = like != NULL;
     if (like) {
         f->ranks = like->ranks;
+        f->like = like->like;
         return WEFT_OK;
     }
     f->ranks = weft_alloc_zero((size_t)tasks->ranks, sizeof(weft_lowered *));
     f->others = weft_alloc_zero((size_t)tasks->ranks, sizeof *f->others);
-    weft_status s = f->ranks && f->others ? WEFT_OK : weft_fail_memory(err);
+    f->like = weft_alloc_zero((size_t)tasks->ranks, sizeof *f->like);
+    weft_status s = f->ranks && f->others && f->like ? find_like(plan, here, f->like, err)
+                                                     : weft_fail_memory(err);
     for (int i = 0; i < tasks->ranks && !s; i++) {
-        if (i != here)
+        const int of = f->like[i];
+        if (of == i && i != here)
             s = weft_plan_other(plan, plan->rank + (i - here) * stride, true, &f->others[i], err);
-        f->ranks[i] =
-            i == here ? plan->lowered[WEFT_MODE_TRAIN] : f->others[i].lowered[WEFT_MODE_TRAIN];
+        f->ranks[i] = of != i     ? weft_lowered_borrow(f->ranks[of], &tasks->of[i], i - of)
+                      : i == here ? plan->lowered[WEFT_MODE_TRAIN]
+                                  : f->others[i].lowered[WEFT_MODE_TRAIN];
+        if (!s && !f->ranks[i])
+            s = weft_fail_memory(err);
     }
     return s;
 }
@@ -338,11 +355,16 @@ weft_status weft_plan_forecast_like(const weft_plan *plan, const weft_roofline *
 
 void weft_forecast_release(const weft_plan *plan, weft_forecast *f)
 {
-    for (int i = 0; f->others && i < plan->tasks[WEFT_MODE_TRAIN]->ranks; i++)
+    for (int i = 0; f->others && f->ranks && i < plan->tasks[WEFT_MODE_TRAIN]->ranks; i++) {
         weft_plan_forget_other(&f->others[i]);
+        if (f->like && f->like[i] != i)
+            weft_lowered_return(f->ranks[i]);
+    }
     weft_free(f->others);
-    if (!f->borrows)
+    if (!f->borrows) {
         weft_free(f->ranks);
+        weft_free(f->like);
+    }
     weft_timeline_destroy(f->timeline);
     weft_costs_release(&f->costs);
     *f = (weft_forecast){0};

@@ -31,7 +31,8 @@ typedef struct weft_forecast {
     weft_timeline *timeline;  /* with it */
     double step_s, longest_s; /* on average, and of the longest kind of step */
     weft_lowered **ranks;     /* of the pipeline; the planned one is the plan's own */
-    weft_plan *others;        /* ... and theirs; NULL: another forecast's */
+    int *like; /* of each: who has planned its programs; of a rough plan, the first that is alike */
+    weft_plan *others; /* ... and theirs; NULL: another forecast's */
     bool borrows;
     double work_s[WEFT_WORKS], waits_s;  /* of the planned rank's step: what its instructions take,
                                             and how long it computes nothing for those that send */
@@ -65,6 +66,14 @@ void weft_plan_print_costs(const weft_costs *costs, const int *rank_of, weft_tex
 weft_status weft_plan_other(const weft_plan *plan, int rank, bool train_only, weft_plan *other,
                             weft_error *err);
 void weft_plan_forget_other(weft_plan *other);
+
+/* ---- alike.c: ranks of a pipeline that run the same ---- */
+
+/* By rank: the first one whose programs are its own but for whom it sends to. */
+weft_status weft_forecast_alike(const weft_plan *plan, int *like, weft_error *err);
+/* Another rank's, whose stages are so many further on. NULL: no memory. weft_lowered_return. */
+weft_lowered *weft_lowered_borrow(const weft_lowered *from, const weft_task_list *tasks, int shift);
+void weft_lowered_return(weft_lowered *borrowed);
 
 /* ---- identity.c ---- */
 

@@ -99,7 +99,8 @@ static void mix_program(uint64_t *hash, const weft_lowered *l, const weft_progra
         mix_instruction(hash, l, &p->list[i]);
 }
 
-static void mix_rank(uint64_t *hash, const weft_plan *plan, const weft_lowered *l)
+/* like: its programs are those of a rank that was mixed in. */
+static void mix_rank(uint64_t *hash, const weft_plan *plan, const weft_lowered *l, bool like)
 {
     const int64_t sizes[] = {l->arena_bytes, l->input_bytes, l->step_input_bytes, l->sending,
                              plan->states.bytes};
@@ -109,7 +110,7 @@ static void mix_rank(uint64_t *hash, const weft_plan *plan, const weft_lowered *
         const int64_t task[] = {t->part, t->stage, t->micro_batch};
         mix(hash, task, sizeof task);
     }
-    for (int i = 0; i < l->n_programs; i++)
+    for (int i = 0; i < l->n_programs && !like; i++)
         mix_program(hash, l, &l->programs[i]);
 }
 
@@ -122,7 +123,10 @@ uint64_t weft_plan_identity(const weft_plan *plan, const weft_forecast *f)
     mix(&hash, sizes, sizeof sizes);
     for (int i = 0; i < mesh->n_axes; i++)
         mix_number(&hash, mesh->axis[i].size);
-    for (int r = 0; r < plan->tasks[WEFT_MODE_TRAIN]->ranks; r++)
-        mix_rank(&hash, f->ranks[r] == own ? plan : &f->others[r], f->ranks[r]);
+    for (int r = 0; r < plan->tasks[WEFT_MODE_TRAIN]->ranks; r++) {
+        mix_number(&hash, f->like[r]);
+        mix_rank(&hash, f->ranks[r] == own ? plan : &f->others[f->like[r]], f->ranks[r],
+                 f->like[r] != r);
+    }
     return hash;
 }

@@ -87,6 +87,13 @@ static void settle(channel *c)
     }
 }
 
+/* A peer as this rank has it: its programs may be those of another one. */
+static int peer_of(const weft_course *c, int peer)
+{
+    const int axis = weft_graph_stage_axis(c->l->graph), n = c->pipeline->n;
+    return axis < 0 ? peer : (peer + c->rank - c->l->coord[axis] + n) % n;
+}
+
 void weft_pipeline_post(const weft_course *course, const weft_instruction *in, double now)
 {
     weft_pipeline *p = course->pipeline;
@@ -95,7 +102,8 @@ void weft_pipeline_post(const weft_course *course, const weft_instruction *in, d
     begun *b = &p->begun[course->rank][in->transfer];
     if (weft_tensor_count(&in->tensors[0]) == 0 || b->n == p->most[course->rank])
         return;
-    b->channel = channel_of(p, sends ? course->rank : step->dim, sends ? step->to : course->rank,
+    b->channel = channel_of(p, sends ? course->rank : peer_of(course, step->dim),
+                            sends ? peer_of(course, step->to) : course->rank,
                             weft_channel_of(in->node, step));
     if (b->channel < 0)
         return;

@@ -21,6 +21,7 @@ typedef struct estimates {
     weft_pool pool;
     weft_map seen;      /* choices that were looked at, or that were gone round */
     weft_map by_plan;   /* results by identity */
+    weft_map overdone;  /* ways to divide the ranks, and by which keys: bits, as a pointer */
     tune_result **list; /* sorted, and no two of one plan */
     int n, capacity;
 } estimates;
@@ -393,17 +394,33 @@ static tune_choice suited(const tune_space *space, const tune_choice *degrees)
     return one;
 }
 
-/* Of degrees that were looked at, the next lesser one was neither faster than the one before nor
- * smaller by a tenth: larger ones are worse, and long to plan. */
-static bool is_overdone(const tune_space *space, const estimates *e, const tune_choice *c, int key)
+/* It takes twice as long as one that fits, and bytes that it spares are wanted for nothing: what
+ * they could be spent on, activations and weights that are kept, does not halve a step. */
+static bool is_slow(const tune_search *s, const estimates *e, const tune_result *r)
 {
+    return !s->for_memory && e->n && tune_fits(s, e->list[0]) && r->step_s > 2 * e->list[0]->step_s;
+}
+
+static bool was_overdone(const estimates *e, const tune_choice *c, int key)
+{
+    return (uintptr_t)weft_map_get(&e->overdone, c, sizeof *c) >> key & 1;
+}
+
+/* Of degrees that were looked at, the next lesser one was neither faster than the one before nor
+ * smaller by a tenth: larger ones are worse, and long to plan. So are those behind these. */
+static bool is_overdone(const tune_search *s, const estimates *e, const tune_choice *c, int key)
+{
+    const tune_space *space = s->space;
     const tune_result *last = NULL;
     tune_choice lesser = *c;
     while (lesser.at[key]-- > 0) {
         const tune_choice one = suited(space, &lesser);
         const tune_result *r = found(e, &one);
+        if (was_overdone(e, &one, key))
+            return true;
         if (r && last)
-            return last->step_s >= r->step_s && last->bytes > 0.9 * r->bytes;
+            return last->step_s >= r->step_s &&
+                   (last->bytes > 0.9 * r->bytes || is_slow(s, e, last));
         last = r ? r : last;
     }
     return false;
@@ -427,11 +444,17 @@ static weft_status wish_degrees(const tune_search *s, estimates *e, const bool *
     tune_choice c = from_ini(space);
     do {
         const int own = steps_of(&c, moves);
-        bool over = own != steps || !tune_choice_fits(space, &c);
         *more = *more || own > steps;
-        for (int i = 0; i < space->n_keys && !over; i++)
-            over = moves[i] && is_overdone(space, e, &c, i);
-        status = over ? WEFT_OK : wish_new(s, e, b, suited(space, &c), err);
+        if (own != steps || !tune_choice_fits(space, &c))
+            continue;
+        const tune_choice one = suited(space, &c);
+        uintptr_t over = 0;
+        for (int i = 0; i < space->n_keys; i++)
+            over |= (uintptr_t)(moves[i] && is_overdone(s, e, &c, i)) << i;
+        if (!over)
+            status = wish_new(s, e, b, one, err);
+        else if (!weft_map_set(&e->overdone, &e->pool, &one, sizeof one, (void *)over))
+            status = weft_fail_memory(err);
     } while (!status && next(space, moves, &c));
     return status;
 }

@@ -400,10 +400,35 @@ bool tune_takes_rest(const tune_space *s, const char *section)
     return strcmp(section, "fsdp") == 0 && !is_fixed(s->fixed, section, "degree");
 }
 
+int64_t tune_number(const tune_space *s, const tune_choice *c, const char *section, const char *key)
+{
+    for (int i = 0; i < s->n_keys; i++)
+        if (strcmp(s->keys[i].section, section) == 0 && strcmp(s->keys[i].key, key) == 0) {
+            const int64_t n = strtoll(s->keys[i].values[c->at[i]], NULL, 10);
+            return n > 0 ? n : 1;
+        }
+    const size_t n = strlen(section), m = strlen(key);
+    for (int i = 0; i < s->fixed->n; i++) {
+        const char *text = s->fixed->list[i].text;
+        if (strncmp(text, section, n) == 0 && text[n] == '.' &&
+            strncmp(text + n + 1, key, m) == 0 && text[n + 1 + m] == '=') {
+            const int64_t number = strtoll(text + n + 2 + m, NULL, 10);
+            return number > 0 ? number : 1;
+        }
+    }
+    return 1;
+}
+
+/* Parameters are stored in shards over whatever cuts tokens, too: that neither tp nor pp do. */
+static bool shards(const tune_space *s, const tune_choice *c)
+{
+    return tune_number(s, c, "tp", "degree") * tune_number(s, c, "pp", "degree") < s->ranks;
+}
+
 /* A plugin whose only degree is 1 does nothing, and what else it may be told has no meaning. */
 static bool is_idle(const tune_space *s, const tune_choice *c, const char *section)
 {
-    bool degrees = tune_takes_rest(s, section), alone = !degrees || ranks_of(s, c) == s->ranks;
+    bool degrees = tune_takes_rest(s, section), alone = !degrees || !shards(s, c);
     for (int i = 0; i < s->n_keys; i++)
         if (strcmp(s->keys[i].section, section) == 0 && s->keys[i].kind == TUNE_RANKS) {
             degrees = true;

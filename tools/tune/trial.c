@@ -24,6 +24,8 @@ static weft_status most_bytes(const weft_plan *plan, const weft_forecast *f, tun
 {
     weft_status s = WEFT_OK;
     for (int r = 0; r < plan->tasks[WEFT_MODE_TRAIN]->ranks && !s; r++) {
+        if (f->like[r] != r) /* one that is alike holds no less */
+            continue;
         const weft_plan *of = f->ranks[r] == plan->lowered[WEFT_MODE_TRAIN] ? plan : &f->others[r];
         const weft_held held = weft_plan_held(of);
         weft_libraries l;
@@ -162,33 +164,13 @@ weft_status tune_plan(const tune_space *space, const tune_choice *choice, tune_r
     return plan_some(space, choice, 0, true, result, why, err);
 }
 
-static int64_t number_of(const tune_space *s, const tune_choice *c, const char *section,
-                         const char *key)
-{
-    for (int i = 0; i < s->n_keys; i++)
-        if (strcmp(s->keys[i].section, section) == 0 && strcmp(s->keys[i].key, key) == 0) {
-            const int64_t n = strtoll(s->keys[i].values[c->at[i]], NULL, 10);
-            return n > 0 ? n : 1;
-        }
-    const size_t n = strlen(section), m = strlen(key);
-    for (int i = 0; i < s->fixed->n; i++) {
-        const char *text = s->fixed->list[i].text;
-        if (strncmp(text, section, n) == 0 && text[n] == '.' &&
-            strncmp(text + n + 1, key, m) == 0 && text[n + 1 + m] == '=') {
-            const int64_t number = strtoll(text + n + 2 + m, NULL, 10);
-            return number > 0 ? number : 1;
-        }
-    }
-    return 1;
-}
-
 /* A block more takes as long, and holds as much, as the one before. */
 weft_status tune_estimate(const tune_space *space, const tune_choice *choice, tune_result *out,
                           weft_text *why, weft_error *err)
 {
     tune_result less, more;
-    const int64_t turns = number_of(space, choice, "pp", "virtual_stages"),
-                  stages = number_of(space, choice, "pp", "degree") * turns;
+    const int64_t turns = tune_number(space, choice, "pp", "virtual_stages"),
+                  stages = tune_number(space, choice, "pp", "degree") * turns;
     const int64_t few = stages, some = 2 * stages;
     if (!space->depth_key || some >= space->depth)
         return plan_some(space, choice, 0, false, out, why, err);

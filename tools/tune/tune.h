@@ -74,6 +74,9 @@ void tune_space_release(tune_space *space);
 bool tune_choice_fits(const tune_space *space, const tune_choice *choice);
 /* Does the section's plugin take the ranks that other degrees leave? */
 bool tune_takes_rest(const tune_space *space, const char *section);
+/* What a key is here, of the search or fixed; 1: it is neither, or no number from 1 on. */
+int64_t tune_number(const tune_space *space, const tune_choice *choice, const char *section,
+                    const char *key);
 /* Has a key a meaning here? A plugin whose degree is 1 does nothing. */
 bool tune_key_counts(const tune_space *space, const tune_choice *choice, int key);
 /* How many keys differ from the INI. */

@@ -117,14 +117,25 @@ void weft_graph_dim(weft_graph *g, const char *name, int64_t units, int64_t grai
     *d = (weft_dim){copy, units * grain, grain};
 }
 
+/* Of names "base.2", "base.3", ... the last that was given; those before it are taken. */
+static int *last_number(weft_graph *g, const char *base)
+{
+    const size_t size = strlen(base);
+    int *last = weft_map_get(&g->numbers, base, size);
+    if (last || !(last = weft_pool_alloc(&g->pool, sizeof *last)))
+        return last;
+    *last = 2;
+    return weft_map_set(&g->numbers, &g->pool, base, size, last) ? last : NULL;
+}
+
 const char *weft_graph_name(weft_graph *g, const char *base)
 {
-    const char *name = base;
-    for (int i = 2; weft_map_get(&g->names, name, strlen(name)); i++)
-        if (!(name = weft_pool_format(&g->pool, "%s.%d", base, i)))
-            break;
-    if (name == base)
-        name = weft_pool_strdup(&g->pool, base);
+    const bool taken = weft_map_get(&g->names, base, strlen(base));
+    int *last = taken ? last_number(g, base) : NULL;
+    const char *name = taken ? NULL : weft_pool_strdup(&g->pool, base);
+    while (last && (name = weft_pool_format(&g->pool, "%s.%d", base, *last)) &&
+           weft_map_get(&g->names, name, strlen(name)))
+        ++*last;
     if (!name)
         weft_fail_memory(&g->error);
     return name;

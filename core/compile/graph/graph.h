@@ -107,10 +107,11 @@ struct weft_graph {
     weft_error error;
     weft_node *first, *last;
     int n_nodes, n_values, n_blocks;
-    weft_map names;  /* value by name */
-    weft_map inputs; /* value by input name */
-    weft_map moved;  /* redistributes already made: (value, layout, phase) -> value */
-    weft_map dims;   /* weft_dim by name */
+    weft_map names;   /* value by name */
+    weft_map numbers; /* int by name: see weft_graph_name */
+    weft_map inputs;  /* value by input name */
+    weft_map moved;   /* redistributes already made: (value, layout, phase) -> value */
+    weft_map dims;    /* weft_dim by name */
     weft_value **parameters;
     int n_parameters, parameters_capacity;
     weft_value **states;
