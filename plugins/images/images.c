@@ -283,16 +283,14 @@ static weft_status write(void *self, const weft_run_view *run, weft_error *err)
 {
     images *m = self;
     const double begin = weft_now();
-    const int64_t n = m->n * images_points(&m->model);
-    double *pictures = weft_alloc((size_t)n * sizeof *pictures);
-    float *stored = weft_alloc((size_t)n * sizeof *stored);
-    weft_status s = pictures && stored ? images_make(m, run, pictures, err) : weft_fail_memory(err);
-    for (int64_t i = 0; i < n && !s; i++)
-        stored[i] = (float)pictures[i];
+    const int64_t n = run->rank == 0 ? m->n * images_points(&m->model) : 0;
+    weft_tensor latents = {
+        .dtype = WEFT_F32, .n_dims = 1, .size = {n}, .data = weft_alloc((size_t)n * sizeof(float))};
+    weft_status s =
+        latents.data || n == 0 ? images_make(m, run, &latents, err) : weft_fail_memory(err);
     if (!s && run->rank == 0)
-        s = save_or_warn(m, run, stored, weft_now() - begin, err);
-    weft_free(pictures);
-    weft_free(stored);
+        s = save_or_warn(m, run, latents.data, weft_now() - begin, err);
+    weft_free(latents.data);
     return s;
 }
 
