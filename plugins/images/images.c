@@ -126,23 +126,20 @@ static bool want(void *self, int64_t step, bool last)
     return last || (m->every > 0 && step % m->every == 0);
 }
 
-static void look_at_data(const images *m, weft_graph *g)
-{
-    if (!weft_graph_has_field(g, "image"))
-        weft_graph_fail(g, WEFT_ERR_INPUT, weft_params_where(m->host->weft, "plugins"),
-                        "[weft] plugins lists images, which is for models that make pictures, as "
-                        "flux does, and the data have no 'image'; leave it out (texts are written "
-                        "by the plugin sample)");
-}
-
 /* The model is there: its sizes. */
 static void look(void *self, weft_graph *g)
 {
     images *m = self;
-    if (weft_graph_mode(g) == WEFT_MODE_TRAIN) {
-        look_at_data(m, g);
+    const bool trains = weft_graph_mode(g) == WEFT_MODE_TRAIN;
+    if (trains ? !weft_graph_find(g, "image") : !weft_output_is_like(g, "image")) {
+        weft_graph_fail(g, WEFT_ERR_INPUT, weft_params_where(m->host->weft, "plugins"),
+                        "[weft] plugins lists images, which is for models that make pictures, as "
+                        "flux does: they set an output like their input 'image', and this one has "
+                        "none; leave images out (texts are written by the plugin sample)");
         return;
     }
+    if (trains)
+        return;
     m->model = (images_model){.rows = weft_graph_size(g, "image_rows"),
                               .columns = weft_graph_size(g, "image_columns"),
                               .channels = weft_graph_size(g, "packed") / 4,
