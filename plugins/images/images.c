@@ -126,6 +126,30 @@ static bool want(void *self, int64_t step, bool last)
     return last || (m->every > 0 && step % m->every == 0);
 }
 
+static void warn_idle(const images *m, const char *key, const char *because)
+{
+    const weft_params *p = m->host->params;
+    weft_warn(m->host, weft_params_where(p, key), "[images] %s = %s does nothing: it is for %s",
+              key, weft_params_text(p, key), because);
+}
+
+/* What nothing reads as other keys, or the model, are; not of keys that are as by themselves. */
+static void check_idle(const images *m)
+{
+    const char *const unshifted =
+        m->shift == IMAGES_UNSHIFTED
+            ? "shift = places, and shift is none"
+            : "shift = places, and auto is none for a model that is told no guidance";
+    if (!images_shifts(m) && m->base_shift != 0.5)
+        warn_idle(m, "base_shift", unshifted);
+    if (!images_shifts(m) && m->max_shift != 1.15)
+        warn_idle(m, "max_shift", unshifted);
+    if (m->noise == IMAGES_NOISE_OF_FILE && !weft_params_is(m->host->params, "seed", "auto"))
+        warn_idle(m, "seed", "noise = drawn, and noise is file");
+    if (m->cfg == 1 && *m->empty_path)
+        warn_idle(m, "empty", "cfg, and cfg is 1");
+}
+
 /* The model is there: its sizes. */
 static void look(void *self, weft_graph *g)
 {
@@ -152,6 +176,7 @@ static void look(void *self, weft_graph *g)
         weft_graph_fail(g, WEFT_ERR_INPUT, weft_params_where(m->host->params, "guidance"),
                         "[images] guidance: the model is told none ([flux] guidance = no); cfg "
                         "with the empty text's embeddings works with any model");
+    check_idle(m);
     if (m->prompts)
         images_check_sizes(m, weft_graph_error(g));
 }
