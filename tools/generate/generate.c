@@ -279,6 +279,29 @@ static weft_status body(weft_rank *rank, void *ctx)
 
 /* ---- the command ---- */
 
+static weft_status refuse(const generate_wishes *w, const char *what, const char *name,
+                          weft_error *err)
+{
+    return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
+                     w->out ? "%s%s is of texts, and --out is for latents of pictures"
+                            : "%s%s is of pictures; --out names the file for their latents",
+                     what, name);
+}
+
+/* The same with keys of the plugin that writes the one, where the other is asked for. */
+static weft_status check_keys(const generate_wishes *w, const weft_cli_options *given,
+                              weft_error *err)
+{
+    const char *const section = w->out ? "sample." : "images.";
+    weft_status s = WEFT_OK;
+    for (int i = 0; i < given->n_edits; i++) {
+        const weft_cli_edit *e = &given->edits[i];
+        if (e->kind == WEFT_CLI_SET && strncmp(e->text, section, strlen(section)) == 0)
+            s = refuse(w, "-o ", e->text, err);
+    }
+    return s;
+}
+
 /* What is of texts alone, or of pictures, is not passed over in silence. All at once. */
 static weft_status check_kind(const generate_wishes *w, weft_error *err)
 {
@@ -305,10 +328,7 @@ static weft_status check_kind(const generate_wishes *w, weft_error *err)
     weft_status s = WEFT_OK;
     for (size_t i = 0; i < sizeof list / sizeof *list; i++)
         if (list[i].given && list[i].of_text == (w->out != NULL))
-            s = weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
-                          w->out ? "--%s is of texts, and --out is for latents of pictures"
-                                 : "--%s is of pictures; --out names the file for their latents",
-                          list[i].name);
+            s = refuse(w, "--", list[i].name, err);
     return s;
 }
 
@@ -322,9 +342,11 @@ static weft_status check_source(const generate_wishes *w, const generate_source 
                      s->name);
 }
 
-static weft_status check(const generate_wishes *w, weft_error *err)
+static weft_status check(const generate_wishes *w, const weft_cli_options *given, weft_error *err)
 {
-    weft_status s = check_kind(w, err), one = WEFT_OK;
+    weft_status s = check_kind(w, err), one = check_keys(w, given, err);
+    s = s ? s : one;
+    one = WEFT_OK;
     if (w->out)
         one = weft_cli_check_new("--out", w->out, err);
     if (s || one)
@@ -356,7 +378,7 @@ static int run(int argc, char **argv, const weft_cli_options *given, generate_wi
     weft_error err = {0};
     generate_source source = {0};
     generate_options all = {0};
-    weft_status s = check(wishes, &err);
+    weft_status s = check(wishes, given, &err);
     complete(wishes);
     s = s ? s : generate_source_find(&source, given->arguments[0], given, wishes, &err);
     s = s ? s : check_source(wishes, &source, &err);
