@@ -375,6 +375,9 @@ weft_value *weft_graph_logits(const weft_graph *g, int i);
 /* WEFT_MODE_GENERATE, of a model that writes no text: what the run reads instead of logits, its
  * first dim `batch` (weft_run_output). */
 void weft_set_output(weft_graph *g, weft_value *v);
+/* Is that like this input of the graph, dim by dim? By this a model says what it makes: which way
+ * to go from `image` to a picture, for one. */
+bool weft_output_is_like(const weft_graph *g, const char *input);
 /* Who reads `old`, but for those that make `logits` from it, reads `logits`; so does the run. */
 void weft_set_logits(weft_graph *g, weft_value *old, weft_value *logits);
 

@@ -157,6 +157,18 @@ void weft_set_output(weft_graph *g, weft_value *v)
         g->logits = v;
 }
 
+bool weft_output_is_like(const weft_graph *g, const char *input)
+{
+    const weft_value *in = weft_graph_find(g, input), *out = g->logits;
+    if (!in || !out || strcmp(in->node->op->name, "input") != 0 || in->n_dims != out->n_dims)
+        return false;
+    for (int d = 0; d < in->n_dims; d++)
+        if (strcmp(in->dims[d].name, out->dims[d].name) != 0 ||
+            in->dims[d].size != out->dims[d].size)
+            return false;
+    return true;
+}
+
 void weft_set_logits(weft_graph *g, weft_value *old, weft_value *logits)
 {
     if (!old || !logits || weft_graph_status(g))

@@ -32,6 +32,12 @@ typedef struct tile {
     int64_t b, i, m, j, n;
 } tile;
 
+/* Columns of a tile's scores that are computed: its keys, rounded up. */
+static inline int64_t columns_of(tile t)
+{
+    return (t.n + CPU_PAD - 1) / CPU_PAD * CPU_PAD;
+}
+
 static sight tile_sight(const weft_call *call, const cpu_attention *a, tile t)
 {
     if (!a->hides)
@@ -53,7 +59,7 @@ static void tile_mask(const weft_call *call, const cpu_attention *a, tile t, sig
                       float *scores)
 {
     for (int64_t r = 0; r < t.m; r++)
-        for (int64_t c = t.n; c < CPU_TILE; c++)
+        for (int64_t c = t.n; c < columns_of(t); c++)
             scores[r * CPU_TILE + c] = -INFINITY;
     if (seen != SEES_SOME)
         return;
@@ -94,13 +100,16 @@ static void heads_of(const cpu_attention *a, int64_t kv, int64_t *lo, int64_t *h
 }
 
 /* ---- rows of scores: by lanes and halves, shorter than what compilers make of a reduction of so
- * few elements ---- */
+ * few elements. n: columns, of which most tiles have CPU_TILE: a constant where this is inlined
+ * ---- */
 
-static inline float row_most(const float *scores)
+#define ROW_INLINE static inline __attribute__((always_inline))
+
+ROW_INLINE float row_most(const float *scores, int64_t n)
 {
     float lane[CPU_PAD];
     memcpy(lane, scores, sizeof lane);
-    for (int c = CPU_PAD; c < CPU_TILE; c += CPU_PAD)
+    for (int64_t c = CPU_PAD; c < n; c += CPU_PAD)
 #pragma omp simd
         for (int i = 0; i < CPU_PAD; i++)
             lane[i] = scores[c + i] > lane[i] ? scores[c + i] : lane[i];
@@ -114,11 +123,11 @@ static inline float row_most(const float *scores)
     return x > y ? x : y;
 }
 
-static inline float row_sum(const float *weights)
+ROW_INLINE float row_sum(const float *weights, int64_t n)
 {
     float lane[CPU_PAD];
     memcpy(lane, weights, sizeof lane);
-    for (int c = CPU_PAD; c < CPU_TILE; c += CPU_PAD)
+    for (int64_t c = CPU_PAD; c < n; c += CPU_PAD)
 #pragma omp simd
         for (int i = 0; i < CPU_PAD; i++)
             lane[i] += weights[c + i];
@@ -133,13 +142,14 @@ static inline float row_sum(const float *weights)
 
 /* scores = exp2(scores - max) with the new running maximum; what was summed so far is scaled to it.
  */
-static void softmax_row(float *scores, float *max, float *sum, float *out, int64_t padded)
+ROW_INLINE void softmax_row(float *scores, int64_t n, float *max, float *sum, float *out,
+                            int64_t padded)
 {
-    float most = row_most(scores);
+    float most = row_most(scores, n);
     most = most > *max ? most : *max;
     float zero = most == -INFINITY ? 0.0f : most; /* nothing seen yet: all weights are 0 */
 #pragma omp simd
-    for (int c = 0; c < CPU_TILE; c++)
+    for (int64_t c = 0; c < n; c++)
         scores[c] = exp2_1(scores[c] - zero);
     float fade = most == *max ? 1.0f : exp2_1(*max - zero);
     if (fade != 1.0f) {
@@ -147,7 +157,7 @@ static void softmax_row(float *scores, float *max, float *sum, float *out, int64
         for (int64_t e = 0; e < padded; e++)
             out[e] *= fade;
     }
-    *sum = *sum * fade + row_sum(scores);
+    *sum = *sum * fade + row_sum(scores, n);
     *max = most;
 }
 
@@ -198,6 +208,17 @@ static inline double score_factor(const cpu_attention *a)
     return a->scale * LOG2_E;
 }
 
+static void softmax_rows(forward_tiles w, int64_t rows, int64_t columns, int64_t padded)
+{
+    for (int64_t r = 0; r < rows; r++) {
+        float *scores = w.scores + r * CPU_TILE, *out = w.out + r * padded;
+        if (columns == CPU_TILE)
+            softmax_row(scores, CPU_TILE, &w.max[r], &w.sum[r], out, padded);
+        else
+            softmax_row(scores, columns, &w.max[r], &w.sum[r], out, padded);
+    }
+}
+
 static void forward_keys(const weft_call *call, const cpu_attention *a, forward_tiles w, tile t,
                          int64_t kv, int64_t heads)
 {
@@ -208,13 +229,12 @@ static void forward_keys(const weft_call *call, const cpu_attention *a, forward_
         return;
     cells_load(&call->ins[IN_K], at, stride, t.n, a->head_dim, p, 1.0f, w.loaded);
     tile_turn(w.loaded, t.n, cells(p), w.k);
-    tile_product(rows, CPU_TILE, cells(a->head_dim),
+    tile_product(rows, columns_of(t), cells(a->head_dim),
                  (operands){w.q, w.k, w.scores, cells(p), 1, CPU_TILE, CPU_TILE}, false);
     cells_scale(w.scores, rows, score_factor(a));
     for (int64_t h = 0; h < heads; h++)
         tile_mask(call, a, t, seen, w.scores + h * t.m * CPU_TILE);
-    for (int64_t r = 0; r < rows; r++)
-        softmax_row(w.scores + r * CPU_TILE, &w.max[r], &w.sum[r], w.out + r * p, p);
+    softmax_rows(w, rows, columns_of(t), p);
     cells_along(w.scores, rows, w.weights);
     cells_load(&call->ins[IN_V], at, stride, t.n, a->head_dim, p, 1.0f, w.loaded);
     cells_beside(w.loaded, t.n, p, w.v);

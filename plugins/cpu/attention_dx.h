@@ -66,16 +66,26 @@ static void load_keys(const weft_call *call, const cpu_attention *a, backward_ti
     tile_turn(w.loaded, t.n, cells(a->padded), w.v_turned);
 }
 
+/* A row of scores becomes p, and one of dout v' becomes ds. n: as rows of scores have it. */
+ROW_INLINE void weights_row(float *p, float *ds, int64_t n, float zero, float delta)
+{
+#pragma omp simd
+    for (int64_t c = 0; c < n; c++) {
+        p[c] = exp2_1(p[c] - zero);
+        ds[c] = p[c] * (ds[c] - delta);
+    }
+}
+
 /* p and ds (without scale) of a tile whose queries and keys are loaded. */
 static void weights(const weft_call *call, const cpu_attention *a, backward_tiles w, tile t,
                     sight seen, int64_t head)
 {
     const float *lse = call->ins[call->n_ins - FROM_END_LSE].data;
-    tile_product(t.m, CPU_TILE, cells(a->head_dim),
+    tile_product(t.m, columns_of(t), cells(a->head_dim),
                  (operands){w.q, w.k_turned, w.p, cells(a->padded), 1, CPU_TILE, CPU_TILE}, false);
     cells_scale(w.p, t.m, score_factor(a));
     tile_mask(call, a, t, seen, w.p);
-    tile_product(t.m, CPU_TILE, cells(a->head_dim),
+    tile_product(t.m, columns_of(t), cells(a->head_dim),
                  (operands){w.dout, w.v_turned, w.ds, cells(a->padded), 1, CPU_TILE, CPU_TILE},
                  false);
     for (int64_t r = 0; r < t.m; r++) {
@@ -85,11 +95,10 @@ static void weights(const weft_call *call, const cpu_attention *a, backward_tile
             lse[at] == -INFINITY
                 ? INFINITY
                 : (float)((double)lse[at] * LOG2_E); /* a row that saw nothing: all weights are 0 */
-#pragma omp simd
-        for (int c = 0; c < CPU_TILE; c++) {
-            p[c] = exp2_1(p[c] - zero);
-            ds[c] = p[c] * (ds[c] - delta);
-        }
+        if (columns_of(t) == CPU_TILE)
+            weights_row(p, ds, CPU_TILE, zero, delta);
+        else
+            weights_row(p, ds, columns_of(t), zero, delta);
     }
 }
 

@@ -45,8 +45,8 @@ static void decode_tile(const weft_call *call, const cpu_attention *a, decode_st
     }
     for (int64_t h = 0; h < heads; h++) {
         tile_mask(call, a, t, seen, w.scores + h * CPU_TILE);
-        softmax_row(w.scores + h * CPU_TILE, &w.max[h], &w.sum[h], w.out + h * a->padded,
-                    a->padded);
+        softmax_row(w.scores + h * CPU_TILE, columns_of(t), &w.max[h], &w.sum[h],
+                    w.out + h * a->padded, a->padded);
     }
     for (int64_t j = 0; j < t.n; j++) {
         const float *v = load(&call->ins[IN_V], at + j * stride, a->head_dim, w.row);

@@ -9,8 +9,9 @@
 
 #include <omp.h>
 
-/* LENGTH: rows or columns of a slice, at least; shorter ones run at half the rate. */
-enum { LENGTH = 512, MOST_SLICES = 16, MOST_SLICED = 1 << 19 };
+/* LENGTH: rows or columns of a slice, where there are many: shorter ones pack the other operand too
+ * often. SMALL: operations that are no work for several threads. */
+enum { LENGTH = 512, MOST_SLICES = 16, MOST_SLICED = 1 << 19, SMALL = 2000000 };
 
 struct cpu_sliced {
     cpu_matmul_shape shape;
@@ -28,6 +29,16 @@ static size_t align64(size_t n)
     return (n + 63) & ~(size_t)63;
 }
 
+/* An even number, for two threads are the most common. Short slices lose a few hundredths of their
+ * rate, and an idle thread half of it. */
+static int64_t slices_of(int64_t extent, double operations)
+{
+    if (extent < LENGTH / 4 || operations < SMALL)
+        return 1;
+    int64_t n = extent < LENGTH ? 2 : extent < 4 * LENGTH ? 4 : extent / (2 * LENGTH) * 2;
+    return n < MOST_SLICES ? n : MOST_SLICES;
+}
+
 static void cut(cpu_sliced *p, const cpu_matmul_shape *shape, int threads)
 {
     bool sliced = shape->m * shape->n <= MOST_SLICED && cpu_matmul_is_gemm(shape);
@@ -35,8 +46,9 @@ static void cut(cpu_sliced *p, const cpu_matmul_shape *shape, int threads)
     p->rows = shape->m >= shape->n;
     p->threads = sliced ? threads : 1;
     p->within = sliced ? 1 : threads;
-    int64_t extent = p->rows ? shape->m : shape->n, n = sliced ? extent / LENGTH : 1;
-    n = n < 1 ? 1 : n > MOST_SLICES ? MOST_SLICES : n;
+    int64_t extent = p->rows ? shape->m : shape->n,
+            n = sliced ? slices_of(extent, 2.0 * (double)(shape->m * shape->n) * (double)shape->k)
+                       : 1;
     p->length = (extent + n - 1) / n;
     p->n = (int)((extent + p->length - 1) / p->length);
 }

@@ -2,6 +2,8 @@
 noinst_LTLIBRARIES += plugins/diffusion/libdiffusion.la
 plugins_diffusion_libdiffusion_la_SOURCES = \
 	plugins/diffusion/cpu.c \
+	plugins/diffusion/cpu.h \
+	plugins/diffusion/cpu_flow.c \
 	plugins/diffusion/diffusion.c \
 	plugins/diffusion/flow.c \
 	plugins/diffusion/modulate.c \

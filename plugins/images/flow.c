@@ -7,17 +7,20 @@
 #include <math.h>
 #include <string.h>
 
+bool images_shifts(const images *m)
+{
+    return m->shift == IMAGES_BY_PLACES || (m->shift == IMAGES_BY_MODEL && m->model.guided);
+}
+
 /* More places need more noise to hide the same picture, so steps lie nearer to the noise (Esser et
  * al., 2024): t becomes e^mu / (e^mu + 1/t - 1), with mu on a line through two sizes. */
 double images_noise_before(const images *m, int64_t i)
 {
-    const bool shifts =
-        m->shift == IMAGES_BY_PLACES || (m->shift == IMAGES_BY_MODEL && m->model.guided);
     const double places = (double)(m->model.rows * m->model.columns),
                  mu =
                      m->base_shift + (m->max_shift - m->base_shift) * (places - 256) / (4096 - 256),
                  t = (double)(m->steps - i) / (double)m->steps;
-    if (i == m->steps || !shifts)
+    if (i == m->steps || !images_shifts(m))
         return t;
     return exp(mu) / (exp(mu) + 1 / t - 1);
 }
@@ -41,6 +44,28 @@ static void release(group *g)
     weft_free(g->alike);
 }
 
+/* The rows of the empty text, which stay. */
+static weft_status read_empty(group *g, weft_error *err)
+{
+    const images_model *o = &g->m->model;
+    const int64_t t5 = o->text * o->t5, clip = o->clip, first = g->pictures;
+    weft_status s =
+        images_read_prompt(g->m, 0, true, g->t5 + first * t5, g->clip + first * clip, err);
+    for (int64_t r = first + 1; r < g->rows && !s; r++) {
+        memcpy(g->t5 + r * t5, g->t5 + first * t5, (size_t)t5 * sizeof *g->t5);
+        memcpy(g->clip + r * clip, g->clip + first * clip, (size_t)clip * sizeof *g->clip);
+    }
+    return s;
+}
+
+/* With cfg both rows of a picture are at the same place. */
+static void copy_places(const group *g)
+{
+    const int64_t n = g->pictures * images_points(&g->m->model);
+    if (g->rows > g->pictures)
+        memcpy(g->x + n, g->x, (size_t)n * sizeof *g->x);
+}
+
 static weft_status init(group *g, const images *m, const weft_run_view *run, weft_error *err)
 {
     const images_model *o = &m->model;
@@ -52,7 +77,8 @@ static weft_status init(group *g, const images *m, const weft_run_view *run, wef
     g->alike = weft_alloc((size_t)rows * sizeof(double));
     if (!g->x || !g->t5 || !g->clip || !g->alike)
         return weft_fail_memory(err);
-    return weft_batch_create(run->core, WEFT_MODE_GENERATE, 1, &g->batch, err);
+    weft_status s = rows > m->batch ? read_empty(g, err) : WEFT_OK;
+    return s ? s : weft_batch_create(run->core, WEFT_MODE_GENERATE, 1, &g->batch, err);
 }
 
 /* This rank's part of a whole input. */
@@ -88,14 +114,15 @@ static weft_status begin(const group *g, int64_t first, weft_error *err)
     const images_model *o = &m->model;
     const int64_t n = images_points(o);
     weft_status s = WEFT_OK;
-    for (int64_t r = 0; r < g->rows && !s; r++) {
-        const int64_t want = first + r % g->pictures, k = want < m->n ? want : m->n - 1;
-        s = images_read_prompt(m, k, r >= g->pictures, g->t5 + r * o->text * o->t5,
-                               g->clip + r * o->clip, err);
+    for (int64_t r = 0; r < g->pictures && !s; r++) {
+        const int64_t k = first + r < m->n ? first + r : m->n - 1;
+        s = images_read_prompt(m, k, false, g->t5 + r * o->text * o->t5, g->clip + r * o->clip,
+                               err);
         s = s ? s : images_read_noise(m, k, g->x + r * n, err);
     }
     if (s)
         return s;
+    copy_places(g);
     weft_fill_step(g->batch, g->run->step);
     fill(g, "text", g->t5);
     fill(g, "clip", g->clip);
@@ -116,8 +143,7 @@ static void move(const group *g, const weft_tensor *way, double part)
         }
         g->x[i] += part * v;
     }
-    if (twice)
-        memcpy(g->x + n, g->x, (size_t)n * sizeof *g->x);
+    copy_places(g);
 }
 
 static weft_status step(const group *g, int64_t i, bool begun, weft_error *err)
@@ -139,9 +165,19 @@ static weft_status step(const group *g, int64_t i, bool begun, weft_error *err)
     return s;
 }
 
-weft_status images_make(const images *m, const weft_run_view *run, double *to, weft_error *err)
+/* Pictures from `first` on, to where they belong. */
+static void keep(const group *g, int64_t first, const weft_tensor *to)
 {
+    const images *m = g->m;
     const int64_t n = images_points(&m->model);
+    for (int64_t r = 0; r < g->pictures && first + r < m->n && to->size[0] > 0; r++)
+        for (int64_t i = 0; i < n; i++)
+            weft_tensor_set(to, (first + r) * n + images_point(&m->model, i), g->x[r * n + i]);
+}
+
+weft_status images_make(const images *m, const weft_run_view *run, const weft_tensor *to,
+                        weft_error *err)
+{
     bool begun = false;
     group g;
     weft_status s = init(&g, m, run, err);
@@ -149,9 +185,8 @@ weft_status images_make(const images *m, const weft_run_view *run, double *to, w
         s = begin(&g, first, err);
         for (int64_t i = 0; i < m->steps && !s; i++, begun = true)
             s = step(&g, i, begun, err);
-        for (int64_t r = 0; r < g.pictures && first + r < m->n && !s; r++)
-            for (int64_t i = 0; i < n; i++)
-                to[(first + r) * n + images_point(&m->model, i)] = g.x[r * n + i];
+        if (!s)
+            keep(&g, first, to);
     }
     release(&g);
     return s;

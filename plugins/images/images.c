@@ -128,23 +128,44 @@ static bool want(void *self, int64_t step, bool last)
     return last || (m->every > 0 && step % m->every == 0);
 }
 
-static void look_at_data(const images *m, weft_graph *g)
+static void warn_idle(const images *m, const char *key, const char *because)
 {
-    if (!weft_graph_has_field(g, "image"))
-        weft_graph_fail(g, WEFT_ERR_INPUT, weft_params_where(m->host->weft, "plugins"),
-                        "[weft] plugins lists images, which is for models that make pictures, as "
-                        "flux does, and the data have no 'image'; leave it out (texts are written "
-                        "by the plugin sample)");
+    const weft_params *p = m->host->params;
+    weft_warn(m->host, weft_params_where(p, key), "[images] %s = %s does nothing: it is for %s",
+              key, weft_params_text(p, key), because);
+}
+
+/* What nothing reads as other keys, or the model, are; not of keys that are as by themselves. */
+static void check_idle(const images *m)
+{
+    const char *const unshifted =
+        m->shift == IMAGES_UNSHIFTED
+            ? "shift = places, and shift is none"
+            : "shift = places, and auto is none for a model that is told no guidance";
+    if (!images_shifts(m) && m->base_shift != 0.5)
+        warn_idle(m, "base_shift", unshifted);
+    if (!images_shifts(m) && m->max_shift != 1.15)
+        warn_idle(m, "max_shift", unshifted);
+    if (m->noise == IMAGES_NOISE_OF_FILE && !weft_params_is(m->host->params, "seed", "auto"))
+        warn_idle(m, "seed", "noise = drawn, and noise is file");
+    if (m->cfg == 1 && *m->empty_path)
+        warn_idle(m, "empty", "cfg, and cfg is 1");
 }
 
 /* The model is there: its sizes. */
 static void look(void *self, weft_graph *g)
 {
     images *m = self;
-    if (weft_graph_mode(g) == WEFT_MODE_TRAIN) {
-        look_at_data(m, g);
+    const bool trains = weft_graph_mode(g) == WEFT_MODE_TRAIN;
+    if (trains ? !weft_graph_find(g, "image") : !weft_output_is_like(g, "image")) {
+        weft_graph_fail(g, WEFT_ERR_INPUT, weft_params_where(m->host->weft, "plugins"),
+                        "[weft] plugins lists images, which is for models that make pictures, as "
+                        "flux does: they set an output like their input 'image', and this one has "
+                        "none; leave images out (texts are written by the plugin sample)");
         return;
     }
+    if (trains)
+        return;
     m->model = (images_model){.rows = weft_graph_size(g, "image_rows"),
                               .columns = weft_graph_size(g, "image_columns"),
                               .channels = weft_graph_size(g, "packed") / 4,
@@ -157,6 +178,7 @@ static void look(void *self, weft_graph *g)
         weft_graph_fail(g, WEFT_ERR_INPUT, weft_params_where(m->host->params, "guidance"),
                         "[images] guidance: the model is told none ([flux] guidance = no); cfg "
                         "with the empty text's embeddings works with any model");
+    check_idle(m);
     if (m->prompts)
         images_check_sizes(m, weft_graph_error(g));
 }
@@ -285,16 +307,14 @@ static weft_status write(void *self, const weft_run_view *run, weft_error *err)
 {
     images *m = self;
     const double begin = weft_now();
-    const int64_t n = m->n * images_points(&m->model);
-    double *pictures = weft_alloc((size_t)n * sizeof *pictures);
-    float *stored = weft_alloc((size_t)n * sizeof *stored);
-    weft_status s = pictures && stored ? images_make(m, run, pictures, err) : weft_fail_memory(err);
-    for (int64_t i = 0; i < n && !s; i++)
-        stored[i] = (float)pictures[i];
+    const int64_t n = run->rank == 0 ? m->n * images_points(&m->model) : 0;
+    weft_tensor latents = {
+        .dtype = WEFT_F32, .n_dims = 1, .size = {n}, .data = weft_alloc((size_t)n * sizeof(float))};
+    weft_status s =
+        latents.data || n == 0 ? images_make(m, run, &latents, err) : weft_fail_memory(err);
     if (!s && run->rank == 0)
-        s = save_or_warn(m, run, stored, weft_now() - begin, err);
-    weft_free(pictures);
-    weft_free(stored);
+        s = save_or_warn(m, run, latents.data, weft_now() - begin, err);
+    weft_free(latents.data);
     return s;
 }
 

@@ -51,10 +51,14 @@ weft_status images_read_noise(const images *m, int64_t k, double *to, weft_error
 
 /* ---- flow.c ---- */
 
+/* Do steps lie nearer to the noise? */
+bool images_shifts(const images *m);
 /* How much noise there is before step i of `steps`: 1 before the first, 0 behind the last. */
 double images_noise_before(const images *m, int64_t i);
-/* The pictures [n channels height width]. All ranks together. */
-weft_status images_make(const images *m, const weft_run_view *run, double *to, weft_error *err);
+/* The pictures [n channels height width], in to's dtype; of size 0: this rank keeps none. All ranks
+ * together. */
+weft_status images_make(const images *m, const weft_run_view *run, const weft_tensor *to,
+                        weft_error *err);
 
 /* ---- places of the sequence: 2 x 2 points with all their channels, row by row ---- */
 

@@ -29,39 +29,42 @@ typedef struct work {
     size_t printed;
 } work;
 
-/* ---- texts or pictures? ---- */
-
-static bool has_field(const weft_data *data, void *self, const char *name)
-{
-    for (const weft_field *f = data->fields ? data->fields(self) : NULL; f && f->name; f++)
-        if (strcmp(f->name, name) == 0)
-            return true;
-    return false;
-}
-
-/* What a model was trained with says what it makes: a picture with its text, pictures. */
-static weft_status check_model(const work *w, weft_error *err)
-{
-    const weft_plugins *plugins = w->rank->session.plugins;
-    const char *name = w->job->source->name;
-    void *self;
-    const weft_data *data = weft_plugins_service(plugins, "data", &self);
-    const bool pictures = data && has_field(data, self, "image") && has_field(data, self, "text");
-    if (data && w->job->wishes->out && !pictures)
-        return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
-                         "%s is no model of pictures: the data of plugin %s have no 'image' and "
-                         "'text'; --out and the plugin images are for models that make pictures, "
-                         "as flux does",
-                         name, weft_plugins_giver(plugins, data));
-    if (pictures && !w->job->wishes->out)
-        return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
-                         "%s writes no text, but pictures: name a file for their latents, "
-                         "--out FILE",
-                         name);
-    return WEFT_OK;
-}
-
 /* ---- sizes ---- */
+
+static weft_status plan_for(const work *w, const weft_writing *writing, weft_plan **plan,
+                            weft_error *err)
+{
+    const weft_session *session = &w->rank->session;
+    const weft_plan_options options = {.rank = session->host.rank,
+                                       .ranks = session->host.ranks,
+                                       .write = writing,
+                                       .broken = weft_plan_keep_broken};
+    return weft_plan_create(session->plugins, session->settings, &options, plan, err);
+}
+
+/* What the model makes says its graph. */
+static weft_status check_kind_of(const work *w, const weft_plan *plan, weft_error *err)
+{
+    if (w->job->wishes->out || !weft_output_is_like(plan->graphs[WEFT_MODE_GENERATE], "image"))
+        return WEFT_OK;
+    return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
+                     "%s writes no text, but pictures: name a file for their latents, --out FILE",
+                     w->job->source->name);
+}
+
+/* A model of pictures has none, and says so itself. */
+static weft_status without_tokenizer(const work *w, weft_error *err)
+{
+    const weft_writing least = {.rows = 1, .context = 1, .places = 1};
+    weft_plan *plan = NULL;
+    weft_status s = plan_for(w, &least, &plan, err);
+    s = s ? s : check_kind_of(w, plan, err);
+    weft_plan_destroy(plan);
+    return s ? s
+             : weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
+                         "no tokenizer comes with %s; give the prompt as --ids \"1 2 3\"",
+                         w->job->source->name);
+}
 
 static weft_status find_texts(work *w, weft_error *err)
 {
@@ -69,9 +72,7 @@ static weft_status find_texts(work *w, weft_error *err)
     weft_run_tokenizer tokenizer = weft_run_tokenizer_find(w->rank->session.plugins);
     bool ids = wishes->ids.n > 0;
     if (!ids && !tokenizer.table)
-        return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
-                         "no tokenizer comes with %s; give the prompt as --ids \"1 2 3\"",
-                         w->job->source->name);
+        return without_tokenizer(w, err);
     if (ids)
         tokenizer.table = NULL;
     return generate_texts_init(&w->texts, wishes, &tokenizer, err);
@@ -118,14 +119,10 @@ static weft_status size_writing(const work *w, weft_writing *writing, weft_error
 
 static weft_status make_plan(work *w, weft_error *err)
 {
-    weft_session *session = &w->rank->session;
     weft_writing writing = {.rows = 1, .context = 1, .places = 1}; /* images says it itself */
     weft_status s = w->job->wishes->out ? WEFT_OK : size_writing(w, &writing, err);
-    const weft_plan_options options = {.rank = session->host.rank,
-                                       .ranks = session->host.ranks,
-                                       .write = &writing,
-                                       .broken = weft_plan_keep_broken};
-    return s ? s : weft_plan_create(session->plugins, session->settings, &options, &w->plan, err);
+    s = s ? s : plan_for(w, &writing, &w->plan, err);
+    return s ? s : check_kind_of(w, w->plan, err);
 }
 
 /* Parameters from the service `weights`. */
@@ -181,7 +178,6 @@ static weft_status prepare(work *w)
     weft_session *session = &rank->session;
     weft_status s =
         weft_rank_agree(rank, "opening plugins", weft_plugins_open(session->plugins, &rank->err));
-    s = s ? s : weft_rank_agree(rank, "looking at the data", check_model(w, &rank->err));
     if (!w->job->wishes->out)
         s = s ? s : weft_rank_agree(rank, "reading prompts", find_texts(w, &rank->err));
     s = s ? s : weft_rank_agree(rank, "planning", make_plan(w, &rank->err));
@@ -283,6 +279,29 @@ static weft_status body(weft_rank *rank, void *ctx)
 
 /* ---- the command ---- */
 
+static weft_status refuse(const generate_wishes *w, const char *what, const char *name,
+                          weft_error *err)
+{
+    return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
+                     w->out ? "%s%s is of texts, and --out is for latents of pictures"
+                            : "%s%s is of pictures; --out names the file for their latents",
+                     what, name);
+}
+
+/* The same with keys of the plugin that writes the one, where the other is asked for. */
+static weft_status check_keys(const generate_wishes *w, const weft_cli_options *given,
+                              weft_error *err)
+{
+    const char *const section = w->out ? "sample." : "images.";
+    weft_status s = WEFT_OK;
+    for (int i = 0; i < given->n_edits; i++) {
+        const weft_cli_edit *e = &given->edits[i];
+        if (e->kind == WEFT_CLI_SET && strncmp(e->text, section, strlen(section)) == 0)
+            s = refuse(w, "-o ", e->text, err);
+    }
+    return s;
+}
+
 /* What is of texts alone, or of pictures, is not passed over in silence. All at once. */
 static weft_status check_kind(const generate_wishes *w, weft_error *err)
 {
@@ -309,10 +328,7 @@ static weft_status check_kind(const generate_wishes *w, weft_error *err)
     weft_status s = WEFT_OK;
     for (size_t i = 0; i < sizeof list / sizeof *list; i++)
         if (list[i].given && list[i].of_text == (w->out != NULL))
-            s = weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
-                          w->out ? "--%s is of texts, and --out is for latents of pictures"
-                                 : "--%s is of pictures; --out names the file for their latents",
-                          list[i].name);
+            s = refuse(w, "--", list[i].name, err);
     return s;
 }
 
@@ -326,9 +342,11 @@ static weft_status check_source(const generate_wishes *w, const generate_source 
                      s->name);
 }
 
-static weft_status check(const generate_wishes *w, weft_error *err)
+static weft_status check(const generate_wishes *w, const weft_cli_options *given, weft_error *err)
 {
-    weft_status s = check_kind(w, err), one = WEFT_OK;
+    weft_status s = check_kind(w, err), one = check_keys(w, given, err);
+    s = s ? s : one;
+    one = WEFT_OK;
     if (w->out)
         one = weft_cli_check_new("--out", w->out, err);
     if (s || one)
@@ -360,7 +378,7 @@ static int run(int argc, char **argv, const weft_cli_options *given, generate_wi
     weft_error err = {0};
     generate_source source = {0};
     generate_options all = {0};
-    weft_status s = check(wishes, &err);
+    weft_status s = check(wishes, given, &err);
     complete(wishes);
     s = s ? s : generate_source_find(&source, given->arguments[0], given, wishes, &err);
     s = s ? s : check_source(wishes, &source, &err);

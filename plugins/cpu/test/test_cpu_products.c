@@ -13,6 +13,15 @@
 
 #include <string.h>
 
+/* Two slices and four, of rows and of columns, the last one shorter. */
+static void test_sliced_products(void **state)
+{
+    (void)state;
+    trial_linear(530, 129, 40, WEFT_F32, WEFT_F32);
+    trial_linear(40, 530, 129, WEFT_F32, WEFT_F32);
+    trial_linear(130, 151, 70, WEFT_F32, WEFT_F32);
+}
+
 /* More than one tile in every direction, with rests. */
 static void test_tiled_products(void **state)
 {
@@ -176,6 +185,7 @@ static void test_others_are_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_sliced_products),
         cmocka_unit_test(test_tiled_products),
         cmocka_unit_test(test_tiles),
         TRIAL_PRODUCTS,

@@ -6,6 +6,7 @@
 
 #include <math.h>
 #include <setjmp.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -74,10 +75,12 @@ static void check(const char *plugins, const char *rest, const char *expected, d
     assert_int_equal(self->n, SAMPLES);
     assert_int_equal(safetensor_count(want), SAMPLES * images_points(&self->model));
     double *made = weft_alloc((size_t)safetensor_count(want) * sizeof *made), most = 0;
+    const weft_tensor to = {
+        .dtype = WEFT_F64, .n_dims = 1, .size = {safetensor_count(want)}, .data = made};
     assert_non_null(made);
     weft_run_view view = m.run->view;
     view.core = m.run;
-    if (images_make(self, &view, made, &m.err))
+    if (images_make(self, &view, &to, &m.err))
         fail_msg("%s", weft_error_text(&m.err));
     for (int64_t i = 0; i < safetensor_count(want); i++)
         most = fmax(most, fabs(made[i] - safetensor_get(want, i)));
@@ -116,12 +119,41 @@ static void others_are_near(void **state)
     check("bf16", "steps = 4\n", "plain", 0.3);
 }
 
+/* Times as diffusers' FlowMatchEulerDiscreteScheduler has them, which keeps f32. */
+static void times_are_the_published(void **state)
+{
+    static const int64_t sizes[][2] = {{8, 8}, {16, 16}, {48, 32}, {64, 64}, {96, 64}},
+                         steps[] = {1, 4, 28, 50};
+    safetensors *all = golden("flux_times.safetensors");
+    (void)state;
+    for (int i = 0; i < 5 * 4 * 2; i++) {
+        const int64_t *size = sizes[i / 8];
+        const images m = {.model = {.rows = size[0], .columns = size[1], .guided = true},
+                          .steps = steps[i / 2 % 4],
+                          .shift = i % 2 ? IMAGES_BY_PLACES : IMAGES_UNSHIFTED,
+                          .base_shift = 0.5,
+                          .max_shift = 1.15};
+        char name[64];
+        snprintf(name, sizeof name, "%s.%d.%d", i % 2 ? "places" : "none", (int)(size[0] * size[1]),
+                 (int)m.steps);
+        const weft_safetensor *want = safetensors_find(all, name);
+        assert_non_null(want);
+        assert_int_equal(safetensor_count(want), m.steps + 1);
+        for (int64_t k = 0; k <= m.steps; k++)
+            if (!(fabs(images_noise_before(&m, k) - safetensor_get(want, k)) < 1e-6))
+                fail_msg("%s: time %d is %.9g, and not %.9g", name, (int)k,
+                         images_noise_before(&m, k), safetensor_get(want, k));
+    }
+    safetensors_destroy(all);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(f64_is_exact),
         cmocka_unit_test(cfg_goes_beyond_the_prompt),
         cmocka_unit_test(others_are_near),
+        cmocka_unit_test(times_are_the_published),
     };
     return cmocka_run_group_tests_name("images_golden", tests, NULL, NULL);
 }
