@@ -6,6 +6,7 @@
 
 #include "compile/graph/grad.h"
 
+#include <float.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -182,13 +183,18 @@ static double loss_at(trial *t, int operand, const weft_tensor *direction, doubl
     return loss;
 }
 
-static double slope(trial *t, int operand, const weft_tensor *direction, double step,
+/* noise: how far rounding of the loss may be from it. */
+static double slope(trial *t, int operand, const weft_tensor *direction, double step, double *noise,
                     weft_error *err)
 {
     static const double at[] = {-2, -1, 1, 2}, factor[] = {1, -8, 8, -1};
-    double sum = 0;
-    for (int k = 0; k < 4; k++)
-        sum += factor[k] * loss_at(t, operand, direction, at[k] * step, err);
+    double sum = 0, largest = 0;
+    for (int k = 0; k < 4; k++) {
+        const double loss = loss_at(t, operand, direction, at[k] * step, err);
+        sum += factor[k] * loss;
+        largest = fmax(largest, fabs(loss));
+    }
+    *noise = 4 * DBL_EPSILON * largest / step;
     return sum / (12 * step);
 }
 
@@ -210,13 +216,13 @@ static bool agrees(trial *t, int operand, const weft_tensor *gradient, const wef
                    double *want, double *have)
 {
     static const double steps[] = {1e-4, 1e-3, 1e-6};
-    double size;
+    double size, noise;
     *have = dot(gradient, direction, &size);
     for (size_t i = 0; i < sizeof steps / sizeof steps[0]; i++) {
         weft_error err = {0};
-        *want = slope(t, operand, direction, steps[i], &err);
+        *want = slope(t, operand, direction, steps[i], &noise, &err);
         weft_error_release(&err);
-        if (fabs(*want - *have) <= 1e-5 * size + 1e-5 * fabs(*want) + 1e-7)
+        if (fabs(*want - *have) <= 1e-5 * size + 1e-5 * fabs(*want) + 1e-7 + noise)
             return true;
     }
     return false;
