@@ -171,7 +171,7 @@ weft_status weft_settings_check_keys(const weft_settings *settings, const weft_l
         for (int i = 0; s->params && i < s->params->n; i++) {
             const weft_checked *value = &s->params->values[i];
             const weft_status refused = check_refused(settings, s, value, err);
-            if (value->given && !weft_params_count(s->params, s->table, value->param))
+            if (is_changed(value) && !weft_params_count(s->params, s->table, value->param))
                 weft_param_warn_idle(s->name, value->param, s->params, log);
             status = status ? status : refused;
         }

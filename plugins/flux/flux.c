@@ -98,6 +98,7 @@ const weft_param flux_params[] = {
      .value = "8",
      .min = 1,
      .max = 1000000,
+     .when = "timestep!=data",
      .help = "validation is at the middles of so many equal parts of time, in turn"},
     {.name = "guidance",
      WEFT_BOOL(flux, guidance),
@@ -160,30 +161,6 @@ static weft_status set_axes(flux *m, weft_error *err)
     return WEFT_OK;
 }
 
-/* What nothing reads as other keys are. A checkpoint gives every key, so that being given is no
- * sign: only what is not as by itself is spoken of. */
-static void check_idle(const flux *m)
-{
-    const weft_params *p = m->host->params;
-    const bool no_normal = m->law != FLUX_LOGIT_NORMAL;
-    const struct {
-        const char *key, *wants, *because;
-        bool idle;
-    } list[] = {
-        {"guidance_scale", "guidance = yes", "guidance", !m->guidance && m->guidance_scale != 1},
-        {"timestep_mean", "timestep = logit_normal", "timestep", no_normal && m->mean != 0},
-        {"timestep_std", "timestep = logit_normal", "timestep", no_normal && m->std != 1},
-        {"levels", "times that are drawn", "timestep",
-         m->law == FLUX_TIME_OF_DATA && m->levels != 8},
-    };
-    for (size_t i = 0; i < sizeof list / sizeof *list; i++)
-        if (list[i].idle)
-            weft_warn(m->host, weft_params_where(p, list[i].key),
-                      "[flux] %s = %s does nothing: it is for %s, and %s is %s", list[i].key,
-                      weft_params_text(p, list[i].key), list[i].wants, list[i].because,
-                      weft_params_text(p, list[i].because));
-}
-
 static weft_status create(void *self, weft_error *err)
 {
     flux *m = self;
@@ -214,7 +191,6 @@ static weft_status create(void *self, weft_error *err)
     m->columns = m->image_width / 16;
     m->places = m->rows * m->columns;
     m->seed = weft_params_int(m->host->train, "seed");
-    check_idle(m);
     return WEFT_OK;
 }
 

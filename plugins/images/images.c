@@ -52,7 +52,8 @@ static const weft_param params[] = {
              "empty text to what it says of the prompt; 1: the prompt alone is asked."},
     {.name = "empty",
      WEFT_PATH(images, empty_path),
-     .help = "A file with the embeddings of an empty text, as that of [latents] empty, for cfg."},
+     .when = "cfg!=1",
+     .help = "A file with the embeddings of an empty text, as that of [latents] empty."},
     {.name = "shift",
      WEFT_CHOICE(images, shift),
      .value = "auto",
@@ -88,6 +89,7 @@ static const weft_param params[] = {
      .min = 0,
      .max = 9e18,
      .choices = auto_word,
+     .when = "noise=drawn",
      .help = "Seed of the noise; auto: that of the run."},
     {.name = "batch",
      WEFT_INT(images, batch),
@@ -128,28 +130,19 @@ static bool want(void *self, int64_t step, bool last)
     return last || (m->every > 0 && step % m->every == 0);
 }
 
-static void warn_idle(const images *m, const char *key, const char *because)
-{
-    const weft_params *p = m->host->params;
-    weft_warn(m->host, weft_params_where(p, key), "[images] %s = %s does nothing: it is for %s",
-              key, weft_params_text(p, key), because);
-}
-
-/* What nothing reads as other keys, or the model, are; not of keys that are as by themselves. */
+/* Where shift is auto, the model decides whether there is one. */
 static void check_idle(const images *m)
 {
-    const char *const unshifted =
-        m->shift == IMAGES_UNSHIFTED
-            ? "shift = places, and shift is none"
-            : "shift = places, and auto is none for a model that is told no guidance";
-    if (!images_shifts(m) && m->base_shift != 0.5)
-        warn_idle(m, "base_shift", unshifted);
-    if (!images_shifts(m) && m->max_shift != 1.15)
-        warn_idle(m, "max_shift", unshifted);
-    if (m->noise == IMAGES_NOISE_OF_FILE && !weft_params_is(m->host->params, "seed", "auto"))
-        warn_idle(m, "seed", "noise = drawn, and noise is file");
-    if (m->cfg == 1 && *m->empty_path)
-        warn_idle(m, "empty", "cfg, and cfg is 1");
+    static const char *const keys[] = {"base_shift", "max_shift"};
+    const double by_itself[] = {0.5, 1.15}, now[] = {m->base_shift, m->max_shift};
+    const weft_params *p = m->host->params;
+    for (int i = 0; i < 2 && m->shift == IMAGES_BY_MODEL && !images_shifts(m); i++)
+        if (now[i] != by_itself[i])
+            weft_warn(
+                m->host, weft_params_where(p, keys[i]),
+                "[images] %s = %s does nothing: it is for shift = places, and auto is none for "
+                "a model that is told no guidance",
+                keys[i], weft_params_text(p, keys[i]));
 }
 
 /* The model is there: its sizes. */
