@@ -280,7 +280,6 @@ static void refuses_wrong_mixes(void **state)
     refuse("mix = a.txt 0", "the weight 0; it should be more than 0");
     refuse("mix = a.txt -1", "the weight -1; it should");
     refuse("mix = a.txt 1e999", "it should be more than 0");
-    refuse("mix = a.txt 1\npath = a.txt", "both path and mix");
     refuse("shuffle = no", "path must be set");
     refuse("mix = a.txt 1 missing.txt 1", "run.ini:2");
     refuse("mix = a.txt 1 missing.txt 1", "missing.txt");
