@@ -60,7 +60,7 @@ static void run_round(const work *w)
  * first, and what does not leak has rounds sooner or later that leave nothing, all together. */
 static size_t leaks(const work *w, int *rounds)
 {
-    enum { KEPT = 7, TOGETHER = KEPT + 2, TIMES = 24 };
+    enum { KEPT = 7, TOGETHER = KEPT + 2, TIMES = 96 };
     size_t least = SIZE_MAX, before = 0;
     *rounds = SETTLED + 1;
     for (int i = 0; i < *rounds; i++)
