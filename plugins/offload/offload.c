@@ -55,7 +55,7 @@ static const weft_param params[] = {
      .min = 0,
      .max = 1 << 20,
      .unit = "blocks",
-     .when = "state!=none gradients=yes",
+     .when = "state!=none gradients=yes activations!=no",
      .help = "How many blocks ahead of its use something is fetched; 0: it is waited for."},
     {.name = "only",
      .type = WEFT_PARAM_STRING,
@@ -71,7 +71,7 @@ static const weft_param params[] = {
      .max = INT64_MAX,
      .unit = "bytes",
      .flags = WEFT_PARAM_ADVANCED,
-     .when = "state!=none gradients=yes",
+     .when = "state!=none gradients=yes activations!=no",
      .help = "What a rank holds less of stays where it is."},
     {.name = NULL},
 };
@@ -79,11 +79,11 @@ static const weft_param params[] = {
 static weft_status create(void *self_, weft_error *err)
 {
     offload *self = self_;
-    if (self->state == STATE_NONE && !self->gradients)
+    if (self->state == STATE_NONE && !self->gradients && self->activations == ACTIVATIONS_NO)
         weft_warn(
             self->host, weft_params_where(self->host->params, "state"),
-            "offload: nothing lies far with state = none and gradients = no; set one of them, "
-            "or take offload out of [weft] plugins");
+            "offload: nothing lies far with state = none, gradients = no and activations = no; "
+            "set one of them, or take offload out of [weft] plugins");
     if (!*self->memory || (weft_parse_bytes(self->memory, &self->limit) && self->limit >= 1))
         return WEFT_OK;
     return weft_fail(err, WEFT_ERR_INPUT, weft_params_where(self->host->params, "memory"),
@@ -169,6 +169,16 @@ static void choose_gradients(choice *c, weft_value *v)
         choose_gradients(c, n->ins[i]);
 }
 
+/* On its way round a ring a value is no rank's own shard, and what ranks have of an open maximum is
+ * read by maxima alone. */
+static bool may_lie(const choice *c, const weft_value *v)
+{
+    bool open = false;
+    for (int axis = 0; axis < weft_graph_mesh(c->g)->n_axes; axis++)
+        open = open || weft_layout_open(v->layout, axis) == WEFT_OPEN_MAX;
+    return v->turn == 0 && !open;
+}
+
 static bool is_activation(const choice *c, const weft_value *v)
 {
     const weft_node *n = v->node;
@@ -177,8 +187,9 @@ static bool is_activation(const choice *c, const weft_value *v)
         later = later || v->uses[i].node->part > WEFT_PART_F;
         crosses = crosses || v->uses[i].node->block != n->block;
     }
-    return later && (crosses || c->activations == ACTIVATIONS_ALL) && n->part == WEFT_PART_F &&
-           n->scope == WEFT_MICRO_BATCH && !weft_node_is(n, WEFT_OP_SOURCE | WEFT_OP_ACCUMULATES);
+    return later && may_lie(c, v) && (crosses || c->activations == ACTIVATIONS_ALL) &&
+           n->part == WEFT_PART_F && n->scope == WEFT_MICRO_BATCH &&
+           !weft_node_is(n, WEFT_OP_SOURCE | WEFT_OP_ACCUMULATES);
 }
 
 static void choose_activations(choice *c, const weft_node *n)
