@@ -163,6 +163,12 @@ static weft_status check_refused(const weft_settings *settings, const weft_secti
     return status;
 }
 
+/* A line of a file, or an option: what a run's checkpoint has of each key has neither. */
+static bool is_by_user(const weft_checked *value)
+{
+    return value->given && (value->where.line > 0 || strncmp(value->where.file, "-o ", 3) == 0);
+}
+
 weft_status weft_settings_check_keys(const weft_settings *settings, const weft_log *log,
                                      weft_error *err)
 {
@@ -171,7 +177,7 @@ weft_status weft_settings_check_keys(const weft_settings *settings, const weft_l
         for (int i = 0; s->params && i < s->params->n; i++) {
             const weft_checked *value = &s->params->values[i];
             const weft_status refused = check_refused(settings, s, value, err);
-            if (is_changed(value) && !weft_params_count(s->params, s->table, value->param))
+            if (is_by_user(value) && !weft_params_count(s->params, s->table, value->param))
                 weft_param_warn_idle(s->name, value->param, s->params, log);
             status = status ? status : refused;
         }

@@ -18,9 +18,8 @@ void weft_when_print(const char *when, weft_text *text);
 /* Says that the key does nothing, why, and where it would. */
 void weft_param_warn_idle(const char *section, const weft_param *param, const weft_params *params,
                           const weft_log *log);
-/* Says so of every key that somebody has set, to something else than it is by itself (a checkpoint
- * gives every key), and that does nothing; those that refuse each other (weft_param.refuses) are
- * errors. log may be NULL. */
+/* Says so of every key that a file or an option sets and that does nothing; those that refuse each
+ * other (weft_param.refuses) are errors. log may be NULL. */
 weft_status weft_settings_check_keys(const weft_settings *settings, const weft_log *log,
                                      weft_error *err);
 

@@ -153,10 +153,21 @@ static void compare_count(comparison *c, const char *what, int64_t a, int64_t b)
 
 /* ---- settings: they say how the state came about, and are no part of it ---- */
 
+/* 1: yes in one of its words; 0: no; -1: neither. */
+static int answer_of(const char *text)
+{
+    static const char *const words[] = {"no", "yes", "false", "true", "off", "on"};
+    int i = 0;
+    while (i < 6 && strcmp(text, words[i]) != 0)
+        i++;
+    return i < 6 ? i % 2 : -1;
+}
+
 bool ckpt_same_setting(const char *a, const char *b)
 {
     double x, y;
-    return strcmp(a, b) == 0 || (weft_parse_number(a, &x) && weft_parse_number(b, &y) && x == y);
+    return strcmp(a, b) == 0 || (answer_of(a) >= 0 && answer_of(a) == answer_of(b)) ||
+           (weft_parse_number(a, &x) && weft_parse_number(b, &y) && x == y);
 }
 
 /* NULL: of the core's own sections, and of plugins that are not found. */

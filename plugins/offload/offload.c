@@ -291,13 +291,19 @@ static void put_far(void *self_, weft_graph *g)
 
 /* ---- the limit ---- */
 
+/* So that what it names is enough. */
+static void print_enough(weft_text *text, int64_t bytes)
+{
+    weft_text_print(text, "%lld KiB", (long long)((bytes + 1023) >> 10));
+}
+
 static weft_status refuse(const offload *self, int64_t needs, int64_t with_all, weft_error *err)
 {
     weft_text all = {0}, now = {0};
-    weft_print_bytes(&now, (double)needs);
+    print_enough(&now, needs);
     if (with_all > 0 && with_all < needs) {
         weft_text_add(&all, ", and with state = all, gradients = yes and activations = all ");
-        weft_print_bytes(&all, (double)with_all);
+        print_enough(&all, with_all);
     }
     weft_status s = weft_fail(
         err, WEFT_ERR_INPUT, weft_params_where(self->host->params, "memory"),
