@@ -9,15 +9,6 @@
 #define WAS(i)               fetch8_if<WHOLE>(a.accumulate, a.outs[0], i, a.n)
 #define OPERAND(o, i)        fetch8<WHOLE>(a.ins[o], i, a.n)
 #define RESULT_OF(i, y, was) store8_sum<WHOLE>(a.outs[0], i, a.n, y, a.accumulate, was)
-#define BY_WHOLE(name)                                                                             \
-    WEFT_KERNEL(name, cuda_elementwise_args, CUDA_THREADS)                                         \
-    {                                                                                              \
-        if (a.whole)                                                                               \
-            name##_of<true>(a);                                                                    \
-        else                                                                                       \
-            name##_of<false>(a);                                                                   \
-    }
-
 template <bool WHOLE> static __device__ inline void add_of(const cuda_elementwise_args &a)
 {
     FOR_CHUNKS(i, a.n)
@@ -38,7 +29,7 @@ template <bool WHOLE> static __device__ inline void add_of(const cuda_elementwis
     }
 }
 
-BY_WHOLE(add)
+BY_WHOLE(add, cuda_elementwise_args)
 
 /* A block for each row. */
 WEFT_KERNEL(add_bias, cuda_elementwise_args, CUDA_THREADS)
@@ -138,7 +129,7 @@ template <bool WHOLE> static __device__ inline void silu_mul_of(const cuda_eleme
     }
 }
 
-BY_WHOLE(silu_mul)
+BY_WHOLE(silu_mul, cuda_elementwise_args)
 
 template <bool WHOLE> static __device__ inline void silu_mul_dx_of(const cuda_elementwise_args &a)
 {
@@ -160,7 +151,7 @@ template <bool WHOLE> static __device__ inline void silu_mul_dx_of(const cuda_el
     }
 }
 
-BY_WHOLE(silu_mul_dx)
+BY_WHOLE(silu_mul_dx, cuda_elementwise_args)
 
 #define ROOT_2_OVER_PI  0.79788456080286535588f
 #define ROOT_1_2        0.70710678118654752440f

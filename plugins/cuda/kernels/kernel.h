@@ -213,6 +213,16 @@ static __device__ inline void store8_sum(const cuda_view &v, int64_t i, int64_t 
         store8(v, i, n, sum);
 }
 
+/* A kernel whose operands and results the host has found in whole words of bf16, or not. */
+#define BY_WHOLE(name, args)                                                                       \
+    WEFT_KERNEL(name, args, CUDA_THREADS)                                                          \
+    {                                                                                              \
+        if (a.whole)                                                                               \
+            name##_of<true>(a);                                                                    \
+        else                                                                                       \
+            name##_of<false>(a);                                                                   \
+    }
+
 /* ---- who does what ---- */
 
 /* Where this thread begins in a walk of the grid over chunks of 8, and its step. */

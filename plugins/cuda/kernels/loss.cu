@@ -30,15 +30,6 @@ static __device__ inline void read_row(const cuda_view &v, int64_t from, int64_t
     }
 }
 
-#define BY_WHOLE(name)                                                                             \
-    WEFT_KERNEL(name, cuda_loss_args, CUDA_THREADS)                                                \
-    {                                                                                              \
-        if (a.whole)                                                                               \
-            name##_of<true>(a);                                                                    \
-        else                                                                                       \
-            name##_of<false>(a);                                                                   \
-    }
-
 /* exp(logit - max), also where both are -infinity. Of what is far below the maximum the last bits
  * go, of numbers that a sum of at least 1 hardly sees. */
 static __device__ inline float weight(float logit, float max)
@@ -61,7 +52,7 @@ template <bool WHOLE> static __device__ inline void max_v_of(const cuda_loss_arg
     }
 }
 
-BY_WHOLE(max_v)
+BY_WHOLE(max_v, cuda_loss_args)
 
 template <bool WHOLE> static __device__ inline void sumexp_of(const cuda_loss_args &a)
 {
@@ -78,7 +69,7 @@ template <bool WHOLE> static __device__ inline void sumexp_of(const cuda_loss_ar
     }
 }
 
-BY_WHOLE(sumexp)
+BY_WHOLE(sumexp, cuda_loss_args)
 
 template <bool WHOLE> static __device__ inline void sumexp_dx_of(const cuda_loss_args &a)
 {
@@ -96,7 +87,7 @@ template <bool WHOLE> static __device__ inline void sumexp_dx_of(const cuda_loss
     }
 }
 
-BY_WHOLE(sumexp_dx)
+BY_WHOLE(sumexp_dx, cuda_loss_args)
 
 WEFT_KERNEL(pick, cuda_loss_args, CUDA_THREADS)
 {
