@@ -165,6 +165,9 @@ void weft_text_add_json_bytes(weft_text *text, const char *s, size_t n);
 void weft_text_add_utf8(weft_text *text, const char *s, size_t n);
 /* "1.23 GiB", "4.50 MiB", "17 B". */
 void weft_print_bytes(weft_text *text, double bytes);
+/* "857 KiB", "131 MiB" from 1 GiB on: rounded up, so that whoever gives what is named has enough.
+ */
+void weft_print_enough(weft_text *text, int64_t bytes);
 /* Reads such a size: a number, blanks if any, and B, kB, MB, GB, TB, KiB, MiB, GiB, TiB, PiB or
  * nothing, in upper or lower case. false: it is none, or less than 0, or 2^62 and more; *bytes is
  * as before. */

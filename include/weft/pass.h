@@ -139,6 +139,10 @@ int weft_gradient_reads(const weft_node *n, const bool *wanted, weft_value **lis
  * and its backward reads: it is evicted where it is made, to a place for each micro-batch, and
  * fetched for whoever reads it behind the forward. */
 void weft_put_far(weft_graph *g, weft_value *const *list, int n, int64_t ahead);
+/* Is v something that the forward of a micro-batch saves, and that may lie there? Not so on its way
+ * round a ring, where it is no rank's own shard, or while it is an open maximum, which only maxima
+ * read. */
+bool weft_saved_may_lie_far(const weft_graph *g, const weft_value *v);
 
 /* Ordered stage: of the backward of these stages (one flag each), what can wait goes from part B to
  * W: the gradients of weights, which only the step's totals read, and what is made for them alone.

@@ -253,20 +253,21 @@ static bool is_stored(const weft_value *v)
     return weft_node_is(v->node, WEFT_OP_PARAMETER | WEFT_OP_STATE);
 }
 
-/* Does the forward of a micro-batch keep it for what comes behind? */
-static bool is_saved(const weft_value *v)
+bool weft_saved_may_lie_far(const weft_graph *g, const weft_value *v)
 {
-    bool later = false;
+    bool later = false, open = v->turn != 0;
     for (int i = 0; i < v->n_uses; i++)
         later = later || v->uses[i].node->part > WEFT_PART_F;
-    return later && v->node->part == WEFT_PART_F && !weft_node_is(v->node, WEFT_OP_SOURCE) &&
-           weft_value_available(v) == WEFT_MICRO_BATCH;
+    for (int axis = 0; axis < g->config.mesh.n_axes; axis++)
+        open = open || weft_layout_open(v->layout, axis) == WEFT_OPEN_MAX;
+    return later && !open && v->node->part == WEFT_PART_F &&
+           !weft_node_is(v->node, WEFT_OP_SOURCE) && weft_value_available(v) == WEFT_MICRO_BATCH;
 }
 
 /* Maxima begin with what no zeros are. */
-static bool may_lie_far(const weft_value *v)
+static bool may_lie_far(const weft_graph *g, const weft_value *v)
 {
-    return is_stored(v) || is_saved(v) ||
+    return is_stored(v) || weft_saved_may_lie_far(g, v) ||
            (weft_value_available(v) == WEFT_STEP_END && !v->update_of &&
             !(weft_node_accumulates(v->node) && (v->node->op->flags & WEFT_OP_MAX)));
 }
@@ -277,7 +278,7 @@ void weft_put_far(weft_graph *g, weft_value *const *list, int n, int64_t ahead)
     if (weft_graph_status(g) || !find_beginnings(&w))
         return;
     for (int i = 0; i < n && !weft_graph_status(g); i++)
-        if (!may_lie_far(list[i]) || !g->has_parts)
+        if (!may_lie_far(g, list[i]) || !g->has_parts)
             weft_graph_fail(
                 g, WEFT_ERR_INTERNAL, WEFT_NOWHERE,
                 "%s cannot lie far: an ordered pass puts there parameters, state, what a "

@@ -5,6 +5,13 @@
 #include <string.h>
 #include <weft/base.h>
 
+void weft_print_enough(weft_text *text, int64_t bytes)
+{
+    const bool large = bytes >= (int64_t)1 << 30;
+    const int shift = large ? 20 : 10;
+    weft_text_print(text, "%lld %s", (long long)((bytes - 1) >> shift) + 1, large ? "MiB" : "KiB");
+}
+
 bool weft_parse_number(const char *text, double *number)
 {
     static const struct {

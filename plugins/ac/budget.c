@@ -33,14 +33,6 @@ weft_status ac_budget_read(ac *self, weft_error *err)
     return WEFT_OK;
 }
 
-/* In whole units, so that what is named is enough. */
-static void print_enough(weft_text *text, int64_t bytes)
-{
-    const bool large = bytes >= (int64_t)1 << 30;
-    const int shift = large ? 20 : 10;
-    weft_text_print(text, "%lld %s", (long long)((bytes - 1) >> shift) + 1, large ? "MiB" : "KiB");
-}
-
 static weft_status too_little(const ac *self, const ac_stage *st, int rank, weft_error *err)
 {
     const ac_budget *a = self->budget;
@@ -68,7 +60,7 @@ static weft_status too_little(const ac *self, const ac_stage *st, int rank, weft
         weft_text_add(&has, " for each rank, libraries among them; take more ranks");
     } else {
         weft_text_add(&has, "; give at least ");
-        print_enough(&has, st->least);
+        weft_print_enough(&has, st->least);
         weft_text_add(&has, ", or more ranks");
     }
     weft_status s =

@@ -169,27 +169,13 @@ static void choose_gradients(choice *c, weft_value *v)
         choose_gradients(c, n->ins[i]);
 }
 
-/* On its way round a ring a value is no rank's own shard, and what ranks have of an open maximum is
- * read by maxima alone. */
-static bool may_lie(const choice *c, const weft_value *v)
-{
-    bool open = false;
-    for (int axis = 0; axis < weft_graph_mesh(c->g)->n_axes; axis++)
-        open = open || weft_layout_open(v->layout, axis) == WEFT_OPEN_MAX;
-    return v->turn == 0 && !open;
-}
-
 static bool is_activation(const choice *c, const weft_value *v)
 {
-    const weft_node *n = v->node;
-    bool later = false, crosses = false;
-    for (int i = 0; i < v->n_uses; i++) {
-        later = later || v->uses[i].node->part > WEFT_PART_F;
-        crosses = crosses || v->uses[i].node->block != n->block;
-    }
-    return later && may_lie(c, v) && (crosses || c->activations == ACTIVATIONS_ALL) &&
-           n->part == WEFT_PART_F && n->scope == WEFT_MICRO_BATCH &&
-           !weft_node_is(n, WEFT_OP_SOURCE | WEFT_OP_ACCUMULATES);
+    bool crosses = false;
+    for (int i = 0; i < v->n_uses; i++)
+        crosses = crosses || v->uses[i].node->block != v->node->block;
+    return (crosses || c->activations == ACTIVATIONS_ALL) && weft_saved_may_lie_far(c->g, v) &&
+           !weft_node_is(v->node, WEFT_OP_ACCUMULATES);
 }
 
 static void choose_activations(choice *c, const weft_node *n)
@@ -291,19 +277,13 @@ static void put_far(void *self_, weft_graph *g)
 
 /* ---- the limit ---- */
 
-/* So that what it names is enough. */
-static void print_enough(weft_text *text, int64_t bytes)
-{
-    weft_text_print(text, "%lld KiB", (long long)((bytes + 1023) >> 10));
-}
-
 static weft_status refuse(const offload *self, int64_t needs, int64_t with_all, weft_error *err)
 {
     weft_text all = {0}, now = {0};
-    print_enough(&now, needs);
+    weft_print_enough(&now, needs);
     if (with_all > 0 && with_all < needs) {
         weft_text_add(&all, ", and with state = all, gradients = yes and activations = all ");
-        print_enough(&all, with_all);
+        weft_print_enough(&all, with_all);
     }
     weft_status s = weft_fail(
         err, WEFT_ERR_INPUT, weft_params_where(self->host->params, "memory"),
