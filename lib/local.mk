@@ -70,7 +70,7 @@ lib_libshared_la_SOURCES = \
 	lib/forecast/stages.c \
 	lib/forecast/svg.c \
 	lib/forecast/timeline.c \
-	lib/forecast/course.h \
+	lib/forecast/course.h lib/forecast/mix.h \
 	lib/forecast/forecast.h \
 	lib/forecast/profiles.h \
 	lib/forecast/roofline.h \

@@ -99,13 +99,17 @@ static void print_now(const char *when, const weft_params *params, weft_text *te
     }
 }
 
+static void print_where(weft_where at, weft_text *text)
+{
+    weft_text_print(text, at.line > 0 ? "%s:%d" : "%s", at.file, at.line);
+}
+
 void weft_param_warn_idle(const char *section, const weft_param *param, const weft_params *params,
                           const weft_log *log)
 {
-    const weft_where at = weft_params_where(params, param->name);
     weft_text line = {0};
-    weft_text_print(&line, at.line > 0 ? "%s:%d: " : "%s: ", at.file, at.line);
-    weft_text_print(&line, "[%s] %s = %s does nothing with ", section, param->name,
+    print_where(weft_params_where(params, param->name), &line);
+    weft_text_print(&line, ": [%s] %s = %s does nothing with ", section, param->name,
                     weft_params_text(params, param->name));
     print_now(param->when, params, &line);
     weft_text_add(&line, ": it counts where ");
@@ -139,8 +143,7 @@ static weft_status refuse(const weft_section *s, const weft_checked *value, cons
 {
     const int section = (int)strcspn(name, ".");
     weft_text at = {0};
-    weft_text_print(&at, other->where.line > 0 ? "%s:%d" : "%s", other->where.file,
-                    other->where.line);
+    print_where(other->where, &at);
     const weft_status status = weft_fail(
         err, WEFT_ERR_INPUT, value->where,
         "[%s] %s = %s and [%.*s] %s = %s (%s) exclude each other; take one of the two out", s->name,

@@ -6,10 +6,9 @@
  * is. */
 #include "compile/program/compiler.h"
 #include "forecast/forecast.h"
+#include "forecast/mix.h"
 
-#include <string.h>
 #include <weft/marks.h>
-#include <weft/random.h>
 
 enum { EVERYWHERE = -1 };
 
@@ -23,11 +22,6 @@ typedef struct looker {
     } * of;           /* by rank */
 } looker;
 
-static void mix(uint64_t *hash, const int64_t *numbers, size_t n)
-{
-    *hash = weft_hash_bytes(*hash, numbers, n * sizeof *numbers);
-}
-
 static int64_t layout_bits(const looker *k, weft_layout l)
 {
     return (int64_t)(weft_layout_at(l, k->axis) < 0 ? l : weft_layout_set_at(l, k->axis, 0)).bits;
@@ -38,9 +32,9 @@ static void mix_value(const looker *k, uint64_t *hash, const weft_value *v)
     const int64_t what[] = {v->dtype, v->n_dims,    layout_bits(k, v->layout), v->turn,
                             v->kind,  v->recompute, v->update_of != NULL,      v->turn_dim,
                             v->fetch, v->weight};
-    mix(hash, what, sizeof what / sizeof *what);
+    mix(hash, what, sizeof what);
     for (int d = 0; d < v->n_dims; d++)
-        mix(hash, (int64_t[]){v->dims[d].size, v->dims[d].grain}, 2);
+        mix(hash, (int64_t[]){v->dims[d].size, v->dims[d].grain}, 2 * sizeof(int64_t));
 }
 
 /* Ranks that are sent to, and from, count from this one on. */
@@ -50,20 +44,8 @@ static void mix_steps(const looker *k, uint64_t *hash, const weft_node *n, int r
     for (int i = 0; i < n->n_steps; i++) {
         const weft_step *s = &n->steps[i];
         const int64_t what[] = {s->move, s->dim - from, s->to - from, layout_bits(k, s->after)};
-        mix(hash, what, sizeof what / sizeof *what);
-        *hash = weft_hash_bytes(*hash, s->axes, (size_t)s->n_axes * sizeof *s->axes);
-    }
-}
-
-static void mix_attrs(uint64_t *hash, const weft_node *n)
-{
-    for (int i = 0; i < n->n_attrs; i++) {
-        const weft_attr *a = &n->attrs[i];
-        *hash = weft_hash_bytes(*hash, a->key, strlen(a->key) + 1);
-        *hash = weft_hash_bytes(*hash, &a->r, sizeof a->r);
-        mix(hash, (int64_t[]){a->i}, 1);
-        if (a->text)
-            *hash = weft_hash_bytes(*hash, a->text, strlen(a->text) + 1);
+        mix(hash, what, sizeof what);
+        mix(hash, s->axes, (size_t)s->n_axes * sizeof *s->axes);
     }
 }
 
@@ -82,8 +64,8 @@ static void add_node(looker *k, const weft_node *n, int rank, bool sends)
                             weft_get_mark(n, WEFT_MARK_GROUP),
                             weft_get_mark(n, WEFT_MARK_PREFETCH),
                             sends};
-    mix(&of->hash, what, sizeof what / sizeof *what);
-    mix_attrs(&of->hash, n);
+    mix(&of->hash, what, sizeof what);
+    mix_attrs(&of->hash, n->attrs, n->n_attrs);
     mix_steps(k, &of->hash, n, rank);
     for (int i = 0; i < n->n_ins; i++) {
         const weft_value *v = n->ins[i];
@@ -91,7 +73,7 @@ static void add_node(looker *k, const weft_node *n, int rank, bool sends)
         mix(&of->hash,
             (int64_t[]){at == EVERYWHERE, at == EVERYWHERE ? v->node->id : at - rank, v->result,
                         at == rank ? k->place[v->node->id] : 0},
-            4);
+            4 * sizeof(int64_t));
         mix_value(k, &of->hash, v);
     }
     for (int i = 0; i < n->n_outs; i++)
@@ -121,7 +103,7 @@ static void add_tasks(looker *k, const weft_task_list *list, int rank)
         if (weft_part_is_micro(list->list[i].part))
             sum += weft_hash_bytes(0, what, sizeof what);
     }
-    mix(&k->of[rank].hash, (int64_t[]){(int64_t)sum, k->of[rank].n}, 2);
+    mix(&k->of[rank].hash, (int64_t[]){(int64_t)sum, k->of[rank].n}, 2 * sizeof(int64_t));
 }
 
 weft_status weft_forecast_alike(const weft_plan *plan, int *like, weft_error *err)

@@ -3,26 +3,7 @@
  * instructions, in the same order, at the same places in memory are one. Names of axes, of values
  * and of plugins do not count. */
 #include "forecast/forecast.h"
-
-#include <string.h>
-#include <weft/random.h>
-
-static void mix(uint64_t *hash, const void *bytes, size_t n)
-{
-    *hash = weft_hash_bytes(*hash, bytes, n);
-}
-
-static void mix_number(uint64_t *hash, int64_t number)
-{
-    mix(hash, &number, sizeof number);
-}
-
-/* With its end, so that two texts are not one. */
-static void mix_text(uint64_t *hash, const char *text)
-{
-    text = text ? text : "";
-    mix(hash, text, strlen(text) + 1);
-}
+#include "forecast/mix.h"
 
 /* ---- instructions ---- */
 
@@ -43,14 +24,6 @@ static void mix_buffer(uint64_t *hash, const weft_lowered *l, int buffer)
     mix(hash, place, sizeof place);
 }
 
-static void mix_attr(uint64_t *hash, const weft_attr *a)
-{
-    mix_text(hash, a->key);
-    mix_number(hash, a->i);
-    mix(hash, &a->r, sizeof a->r);
-    mix_text(hash, a->text);
-}
-
 /* What is sent, and over which axes. */
 static void mix_steps(uint64_t *hash, const weft_node *n)
 {
@@ -66,8 +39,7 @@ static void mix_steps(uint64_t *hash, const weft_node *n)
 static void mix_node(uint64_t *hash, const weft_node *n)
 {
     mix_text(hash, n->op->name);
-    for (int i = 0; i < n->n_attrs; i++)
-        mix_attr(hash, &n->attrs[i]);
+    mix_attrs(hash, n->attrs, n->n_attrs);
     mix_steps(hash, n);
 }
 
