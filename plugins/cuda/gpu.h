@@ -177,6 +177,9 @@ cuda_launcher cuda_attention_launch, cuda_attention_dx_launch, cuda_attention_me
 
 size_t cuda_columns_workspace(const weft_call *call);
 size_t cuda_embedding_workspace(const weft_call *call);
+weft_kernel_work cuda_pick_work(const weft_call *call);
+weft_kernel_work cuda_embedding_work(const weft_call *call);
+weft_kernel_work cuda_embedding_dw_work(const weft_call *call);
 size_t cuda_sum_workspace(const weft_call *call);
 size_t cuda_amax_workspace(const weft_call *call);
 size_t cuda_attention_workspace(const weft_call *call);

@@ -38,6 +38,12 @@ enum { PRIORITY = 10 };
     {                                                                                              \
         HEAD(name_, accumulates_), .types = types_, .workspace = workspace_, .launch = launch_     \
     }
+/* Whose operands and results are not read and written whole. */
+#define FEW(name_, accumulates_, types_, work_, workspace_, launch_)                               \
+    {                                                                                              \
+        HEAD(name_, accumulates_), .types = types_, .work = work_, .workspace = workspace_,        \
+                                   .launch = launch_                                               \
+    }
 #define ATTENTION(op_, name_, accumulates_)                                                        \
     {                                                                                              \
         HEAD(op_, accumulates_), .accepts = cuda_attention_accepts,                                \
@@ -121,8 +127,9 @@ const weft_kernel cuda_kernels[] = {
      .prepare = cuda_angles_prepare, .release = weft_free, .launch = cuda_angles_launch},
     IF(rope, true, "hf>h", cuda_rope_accepts, cuda_rope_launch),
     IF(rope_dx, true, "hf>h", cuda_rope_accepts, cuda_rope_launch),
-    KERNEL(embedding, true, "ih>h", cuda_embedding_launch),
-    WORKING(embedding_dw, true, "ih>f", cuda_embedding_workspace, cuda_embedding_dw_launch),
+    FEW(embedding, true, "ih>h", cuda_embedding_work, NULL, cuda_embedding_launch),
+    FEW(embedding_dw, true, "ih>f", cuda_embedding_dw_work, cuda_embedding_workspace,
+        cuda_embedding_dw_launch),
     KERNEL(take, true, "hi>h", cuda_rows_launch),
     IF(cache, false, "hhi>h", accepts_cache, cuda_rows_launch),
     OPTIONAL(repeat_kv, true, "h>h", NULL, NULL, cuda_rows_launch),
@@ -135,8 +142,8 @@ const weft_kernel cuda_kernels[] = {
     LOSS(max_v, false, "h>f"),
     LOSS(sumexp, false, "hf>f"),
     LOSS(sumexp_dx, true, "hff>h"),
-    LOSS(pick, false, "hi>f"),
-    LOSS(pick_dx, true, "if>h"),
+    FEW(pick, false, "hi>f", cuda_pick_work, NULL, cuda_loss_launch),
+    FEW(pick_dx, true, "if>h", cuda_pick_work, NULL, cuda_loss_launch),
     KERNEL(nll, false, "fffi>f", cuda_elementwise_launch),
     KERNEL(nll_de, false, "fif>f", cuda_elementwise_launch),
     KERNEL(nll_dt, false, "if>f", cuda_elementwise_launch),

@@ -115,6 +115,52 @@ weft_status cuda_loss_launch(const weft_call *call, weft_error *err)
     return cuda_launch(call->queue, CUDA_KERNEL_sumexp_dx, &a, rows, err);
 }
 
+/* ---- what a plan is told of those that reach for few elements ---- */
+
+static double bytes_of(const weft_tensor *t)
+{
+    return (double)weft_tensor_count(t) * (double)weft_dtype_size(t->dtype);
+}
+
+/* Of each row one number, for which memory gives a sector. */
+weft_kernel_work cuda_pick_work(const weft_call *call)
+{
+    const double sector = 32, rows = (double)weft_tensor_count(&call->ins[1]);
+    weft_kernel_work work = {.launches = 1, .bytes = bytes_of(&call->ins[1])};
+    if (is(call, "pick"))
+        work.bytes += bytes_of(&call->outs[0]) + rows * sector;
+    else
+        work.bytes += bytes_of(&call->ins[0]) +
+                      (call->accumulate ? 2 * rows * sector : bytes_of(&call->outs[0]));
+    return work;
+}
+
+/* A row of the table for each token. */
+weft_kernel_work cuda_embedding_work(const weft_call *call)
+{
+    const weft_tensor *ids = &call->ins[0], *table = &call->ins[1];
+    const double rows = (double)(weft_tensor_count(ids) * table->size[1]);
+    return (weft_kernel_work){.launches = 1,
+                              .bytes = bytes_of(ids) +
+                                       rows * (double)weft_dtype_size(table->dtype) +
+                                       bytes_of(&call->outs[0]) * (call->accumulate ? 2 : 1)};
+}
+
+/* No more rows of the table than there are tokens, behind its zeros if they begin a sum; the
+ * ends of pieces are written apart and read again. */
+weft_kernel_work cuda_embedding_dw_work(const weft_call *call)
+{
+    const weft_tensor *ids = &call->ins[0], *out = &call->outs[0];
+    const int64_t tokens = weft_tensor_count(ids), rows = out->size[0];
+    const double found = (double)((tokens < rows ? tokens : rows) * out->size[1]),
+                 before = call->accumulate ? 0 : bytes_of(out);
+    return (weft_kernel_work){.launches = call->accumulate ? 4 : 5,
+                              .bytes = before + bytes_of(ids) + bytes_of(&call->ins[1]) +
+                                       2 * found * (double)weft_dtype_size(out->dtype) +
+                                       2 * (double)cuda_embedding_workspace(call),
+                              .before = before};
+}
+
 /* ---- sums of all elements ---- */
 
 static int64_t sum_blocks(int64_t n)

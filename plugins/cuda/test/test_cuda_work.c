@@ -4,6 +4,7 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <string.h>
 
 #include <cmocka.h>
 
@@ -95,12 +96,83 @@ static void test_others(void **state)
     assert_float_equal(odd.told, 0, 0);
 }
 
+enum { TOKENS = 100, WIDTH = 16, MANY = 50000 };
+
+/* One operand or result: logits, a number or an id a token, a table, its rows, its gradient. */
+static void put_tensor(trial *t, char what, int64_t ids, bool result)
+{
+    const int64_t *sizes = what == 'l'                  ? SIZES(TOKENS, ids)
+                           : what == 't' || what == 'g' ? SIZES(ids, WIDTH)
+                           : what == 'r'                ? SIZES(TOKENS, WIDTH)
+                                                        : SIZES(TOKENS);
+    const weft_dtype dtype = what == 'i'                  ? WEFT_I32
+                             : what == 'n' || what == 'g' ? WEFT_F32
+                                                          : WEFT_BF16;
+    if (result)
+        trial_out(t, dtype, sizes);
+    else
+        trial_in(t, dtype, 1, sizes);
+}
+
+static weft_kernel_work told_of(const char *op, const char *tensors, int64_t ids, bool accumulate)
+{
+    trial t;
+    trial_init(&t, op);
+    for (const char *c = tensors; c[1]; c++)
+        put_tensor(&t, *c, ids, false);
+    put_tensor(&t, tensors[strlen(tensors) - 1], ids, true);
+    const weft_call call = {.op = t.op,
+                            .n_ins = t.n_ins,
+                            .n_outs = t.n_outs,
+                            .ins = t.ins,
+                            .outs = t.outs,
+                            .accumulate = accumulate};
+    const weft_kernel_work work = t.kernel->work(&call);
+    trial_release(&t);
+    return work;
+}
+
+/* Those that reach for few elements: bytes by hand, of which few grow with the number of ids. */
+static void test_few(void **state)
+{
+    static const struct {
+        const char *op, *tensors;
+        bool accumulate;
+        double fixed, an_id, before; /* bytes; the last two for each id that there is */
+    } cases[] = {
+        {"pick", "lin", false, TOKENS * (4 + 4 + 32), 0, 0},
+        {"pick_dx", "inl", true, TOKENS * (4 + 4 + 2 * 32), 0, 0},
+        {"pick_dx", "inl", false, TOKENS * (4 + 4), TOKENS * 2, 0},
+        {"embedding", "itr", false, TOKENS * (4 + 2 * 2 * WIDTH), 0, 0},
+        {"embedding", "itr", true, TOKENS * (4 + 3 * 2 * WIDTH), 0, 0},
+        {"embedding_dw", "irg", true, TOKENS * (4 + 2 * WIDTH + 2 * 4 * WIDTH), 0, 0},
+        {"embedding_dw", "irg", false, TOKENS * (4 + 2 * WIDTH + 2 * 4 * WIDTH), 0, 4 * WIDTH},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        double bytes[2], before[2];
+        for (int n = 0; n < 2; n++) {
+            const weft_kernel_work work =
+                told_of(cases[i].op, cases[i].tensors, (n + 1) * MANY, cases[i].accumulate);
+            assert_true(work.launches > 0);
+            before[n] = work.before;
+            bytes[n] = work.bytes - work.before;
+        }
+        assert_float_equal(before[1] - before[0], MANY * cases[i].before, 1);
+        assert_float_equal(bytes[1] - bytes[0], MANY * cases[i].an_id, 1);
+        /* what sorts and joins has a workspace beside it */
+        const double rest = bytes[0] - MANY * cases[i].an_id - cases[i].fixed;
+        assert_true(cases[i].tensors[2] == 'g' ? rest > 0 && rest < cases[i].fixed : rest == 0);
+    }
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_products),
         cmocka_unit_test(test_causal),
         cmocka_unit_test(test_others),
+        cmocka_unit_test(test_few),
     };
     return trial_main(argc, argv, "cuda_work", tests, sizeof tests / sizeof *tests);
 }
