@@ -6,6 +6,8 @@
 
 #include <string.h>
 
+#define ROLE "repeated_heads"
+
 /* Which key head global query head h shares. */
 static int64_t shared_head(int64_t h, const weft_tensor *q, const weft_tensor *k)
 {
@@ -96,10 +98,14 @@ static void repeat_operand(weft_graph *g, weft_node *attention, int operand)
     weft_value *v = attention->ins[operand];
     weft_value *ins[] = {v, attention->ins[0]};
     weft_value *repeated = weft_add_before(g, attention, "repeat_kv", v->name, ".rep", 2, ins);
-    if (repeated)
-        weft_node_set_operand(g, attention, operand, repeated);
+    if (!repeated)
+        return;
+    weft_set_role(g, repeated, ROLE);
+    weft_node_set_operand(g, attention, operand, repeated);
 }
 
+/* What is repeated is cut by heads: whoever left that to the bytes of a single move would have
+ * queries follow keys that are cut by the sequence, and a ring go round all ranks of tp, too. */
 bool tp_repeat_kv(weft_graph *g, int64_t degree)
 {
     bool repeats = false;
@@ -109,6 +115,8 @@ bool tp_repeat_kv(weft_graph *g, int64_t degree)
         int64_t heads = heads_of(n->ins[0]), kv_heads = heads_of(n->ins[1]);
         if (kv_heads >= degree || kv_heads == heads || heads % kv_heads)
             continue;
+        if (!repeats)
+            weft_add_rule(g, WEFT_RULE_ROLE, ROLE, n->ins[0]->dims[2].name, "tp");
         repeats = true;
         repeat_operand(g, n, 1);
         repeat_operand(g, n, 2);
