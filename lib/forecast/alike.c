@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Which ranks of a pipeline are alike: between the first stages and the last ones all have blocks
- * of one kind. For a rough plan the first and the last of them are planned, and others run the
- * first one's programs by lists of their own. Ranks are alike if their nodes are, one after the
- * other, and what these read: by where it stands in the rank, or, of what is everywhere, by what it
- * is. */
+ * of one kind. For a rough plan the first and the last of them are planned, and the one that holds
+ * most micro-batches at once; others run the first one's programs by lists of their own. Ranks are
+ * alike if their nodes are, one after the other, and what these read: by where it stands in the
+ * rank, or, of what is everywhere, by what it is. */
 #include "compile/program/compiler.h"
 #include "forecast/forecast.h"
 #include "forecast/mix.h"
@@ -106,6 +106,41 @@ static void add_tasks(looker *k, const weft_task_list *list, int rank)
     mix(&k->of[rank].hash, (int64_t[]){(int64_t)sum, k->of[rank].n}, 2 * sizeof(int64_t));
 }
 
+static void note(int now, int *most)
+{
+    *most = now > *most ? now : *most;
+}
+
+/* Micro-batches between two parts of them, the most at once: what each two keep has places for that
+ * many. */
+static int most_held(const weft_task_list *list)
+{
+    int n[WEFT_PARTS] = {0}, forward = 0, waiting = 0, either = 0;
+    bool waits = false;
+    for (int i = 0; i < list->n; i++)
+        waits = waits || list->list[i].part == WEFT_PART_W;
+    for (int i = 0; i < list->n; i++) {
+        n[list->list[i].part]++;
+        note(n[WEFT_PART_F] - n[WEFT_PART_B], &forward);
+        note(waits ? n[WEFT_PART_B] - n[WEFT_PART_W] : 0, &waiting);
+        note(waits ? n[WEFT_PART_F] - n[WEFT_PART_W] : 0, &either);
+    }
+    return forward + waiting + either;
+}
+
+/* Of each kind the first that holds most is planned, too. */
+static void keep_fullest(const looker *k, const weft_tasks *tasks, int *like)
+{
+    for (int r = 0; r < k->ranks; r++) {
+        int fullest = r;
+        for (int i = r + 1; i < k->ranks; i++)
+            if (like[i] == r && most_held(&tasks->of[i]) > most_held(&tasks->of[fullest]))
+                fullest = i;
+        if (like[r] == r)
+            like[fullest] = fullest;
+    }
+}
+
 weft_status weft_forecast_alike(const weft_plan *plan, int *like, weft_error *err)
 {
     weft_graph *g = plan->graphs[WEFT_MODE_TRAIN];
@@ -137,6 +172,8 @@ weft_status weft_forecast_alike(const weft_plan *plan, int *like, weft_error *er
             last = k.of[i].hash != k.of[r].hash;
         like[r] = last ? r : like[r];
     }
+    if (!s)
+        keep_fullest(&k, tasks, like);
     weft_free(k.at);
     weft_free(k.place);
     weft_free(k.of);

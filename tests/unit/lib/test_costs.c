@@ -159,10 +159,57 @@ static void plans_are_what_runs(void **state)
     assert_true(stages != two);
 }
 
+/* The most that any rank holds at once, of those that are planned; how many these are. */
+static int64_t most_alive(const char *schedule, bool rough, int *planned)
+{
+    weft_text text = {0};
+    plan_run p;
+    weft_roofline r;
+    weft_forecast f;
+    int64_t most = 0;
+    weft_text_print(&text, "%s[pp]\ndegree = 16\nschedule = %s\n",
+                    "[train]\nsteps = 2\nseq_len = 64\nglobal_batch = 8\nmicro_batch = 1\n"
+                    "[llama3]\ndim = 32\nn_layers = 31\nn_heads = 4\nn_kv_heads = 2\nhead_dim = "
+                    "8\nffn_dim = 48\nvocab_size = 64\n",
+                    schedule);
+    plan_run_start(&p, "llama3 local pp adamw", weft_text_get(&text),
+                   &(weft_plan_options){.ranks = 16, .train_only = true, .rough = rough});
+    assert_false(weft_plan_roofline(p.plan, &r));
+    assert_int_equal(weft_plan_forecast(p.plan, &r, &f, NULL), WEFT_OK);
+    *planned = 0;
+    for (int i = 0; i < 16; i++) {
+        *planned += f.like[i] == i;
+        if (f.like[i] == i && f.ranks[i]->live_peak > most)
+            most = f.ranks[i]->live_peak;
+    }
+    weft_forecast_release(p.plan, &f);
+    plan_run_release(&p);
+    weft_text_release(&text);
+    return most;
+}
+
+/* Of ranks that are alike a rough plan has few, and that one among them which holds most: the first
+ * by 1F1B; one in the middle where gradients of weights wait. */
+static void few_of_many_are_planned(void **state)
+{
+    static const char *const schedules[] = {"1f1b", "zb_h1", "gpipe"};
+    (void)state;
+    for (size_t i = 0; i < sizeof schedules / sizeof *schedules; i++) {
+        int few, all;
+        const int64_t rough = most_alive(schedules[i], true, &few),
+                      whole = most_alive(schedules[i], false, &all);
+        assert_int_equal(all, 16);
+        if (few > 6 || rough > whole || (double)rough < 0.98 * (double)whole)
+            fail_msg("%s: %d ranks planned, %lld bytes alive at most, for %lld", schedules[i], few,
+                     (long long)rough, (long long)whole);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_operation_counts_once),
+        cmocka_unit_test(few_of_many_are_planned),
         cmocka_unit_test(collectives_take_time),
         cmocka_unit_test(stages_send_activations_and_gradients),
         cmocka_unit_test(ranks_of_a_pipeline_agree),
