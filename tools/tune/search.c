@@ -208,6 +208,7 @@ static weft_status take(tune_search *s, estimates *e, look *l, int i, weft_error
     if (l->status[i])
         return weft_fail(err, l->status[i], WEFT_NOWHERE, "%s", weft_error_text(&l->errors[i]));
     s->planned++;
+    s->effort += r->rounds;
     if (!r->refused && s->room <= 0)
         s->room = r->room;
     if (!r->refused) {
@@ -252,8 +253,8 @@ static weft_status look_through(tune_search *s, estimates *e, batch *b, bool who
     const int most = s->limit_s > 0 && s->threads < TOGETHER ? s->threads : TOGETHER;
     for (int i = 0; i < b->n && !status && (i < least || !is_over(s, until, whole));) {
         int n = b->n - i < most ? b->n - i : most;
-        if (!whole && s->planned + n > s->most_plans)
-            n = (int)(s->most_plans - s->planned);
+        if (!whole && s->effort + n > s->most_plans)
+            n = (int)(s->most_plans - s->effort);
         if (n <= 0)
             break;
         status = look_at(s, e, &b->list[i], n, whole, err);
@@ -394,11 +395,18 @@ static tune_choice suited(const tune_space *space, const tune_choice *degrees)
     return one;
 }
 
-/* It takes twice as long as one that fits, and bytes that it spares are wanted for nothing: what
- * they could be spent on, activations and weights that are kept, does not halve a step. */
+/* Does it take so many times as long as one that fits? */
+static bool is_behind(const tune_search *s, const estimates *e, const tune_result *r, double times)
+{
+    return !s->for_memory && e->n && tune_fits(s, e->list[0]) &&
+           r->step_s > times * e->list[0]->step_s;
+}
+
+/* Bytes that it spares are wanted for nothing: what they could be spent on, activations and weights
+ * that are kept, does not halve a step. */
 static bool is_slow(const tune_search *s, const estimates *e, const tune_result *r)
 {
-    return !s->for_memory && e->n && tune_fits(s, e->list[0]) && r->step_s > 2 * e->list[0]->step_s;
+    return is_behind(s, e, r, 2);
 }
 
 static bool was_overdone(const estimates *e, const tune_choice *c, int key)
@@ -426,6 +434,26 @@ static bool is_overdone(const tune_search *s, const estimates *e, const tune_cho
     return false;
 }
 
+/* Of each degree that could be less, the next lesser one that was looked at takes four times as
+ * long as one that fits: other keys save less, and what is behind is the longest to plan. */
+static bool is_hopeless(const tune_search *s, const estimates *e, const tune_choice *c,
+                        const bool *moves)
+{
+    bool any = false;
+    for (int i = 0; i < s->space->n_keys; i++) {
+        const tune_result *r = NULL;
+        tune_choice lesser = *c;
+        while (moves[i] && !r && lesser.at[i]-- > 0) {
+            const tune_choice one = suited(s->space, &lesser);
+            r = found(e, &one);
+        }
+        if (r && !is_behind(s, e, r, 4))
+            return false;
+        any = any || r;
+    }
+    return any;
+}
+
 /* Degrees as steps from 1 on, all of them together. */
 static int steps_of(const tune_choice *c, const bool *moves)
 {
@@ -445,7 +473,7 @@ static weft_status wish_degrees(const tune_search *s, estimates *e, const bool *
     do {
         const int own = steps_of(&c, moves);
         *more = *more || own > steps;
-        if (own != steps || !tune_choice_fits(space, &c))
+        if (own != steps || !tune_choice_fits(space, &c) || is_hopeless(s, e, &c, moves))
             continue;
         const tune_choice one = suited(space, &c);
         uintptr_t over = 0;
@@ -477,7 +505,7 @@ static void note_refused(tune_space *space, const estimates *e, const bool *move
     }
 }
 
-/* Ways to divide the ranks, from small degrees to large ones, for two thirds of what may be
+/* Ways to divide the ranks, from small degrees to large ones, for a third of what may be
  * planned; copies of what is shared are tried around the best. */
 static weft_status try_degrees(tune_search *s, estimates *e, double until, weft_error *err)
 {
@@ -488,7 +516,7 @@ static weft_status try_degrees(tune_search *s, estimates *e, double until, weft_
     for (int i = 0; i < space->n_keys; i++)
         moves[i] =
             space->keys[i].kind == TUNE_RANKS && !tune_takes_rest(space, space->keys[i].section);
-    for (int steps = 0; more && !status && s->planned < 2 * s->most_plans / 3; steps++) {
+    for (int steps = 0; more && !status && s->effort < s->most_plans / 3; steps++) {
         more = false;
         status = wish_degrees(s, e, moves, steps, &b, &more, err);
         status = status ? status : look_through(s, e, &b, false, steps == 0, until, err);
@@ -533,6 +561,120 @@ static weft_status try_keys(tune_search *s, estimates *e, const tune_choice *aro
     return status;
 }
 
+/* ---- down from the best of each kind ---- */
+
+/* Which axes divide the ranks: what suits one such kind, of schedules or shards, says little of
+ * another. */
+static uint32_t kind_of(const tune_space *space, const tune_choice *c)
+{
+    uint32_t kind = 0;
+    for (int i = 0; i < space->n_keys; i++)
+        if (space->keys[i].kind == TUNE_RANKS && !tune_takes_rest(space, space->keys[i].section))
+            kind |= (uint32_t)(c->at[i] > 0) << i;
+    return kind;
+}
+
+static int64_t number_of(const tune_key *k, int value)
+{
+    return strtoll(k->values[value], NULL, 10);
+}
+
+/* What differs from a choice in one key alone. A degree that grows takes its ranks from those that
+ * share the samples: micro-batches of as many samples a rank as before are another choice. */
+static int beside(const tune_space *space, const tune_choice *at, int key, tune_choice *out)
+{
+    const tune_key *k = &space->keys[key];
+    int n = 0;
+    for (int v = 0; v < k->n; v++) {
+        tune_choice one = *at;
+        one.at[key] = v;
+        if (!is_near(k, at->at[key], v) || k->costly[v])
+            continue;
+        out[n++] = one;
+        for (int i = 0; i < space->n_keys && k->kind == TUNE_RANKS; i++) {
+            const tune_key *samples = &space->keys[i];
+            const int64_t now = number_of(samples, at->at[i]) * number_of(k, at->at[key]);
+            for (int w = 0; w < samples->n && samples->kind == TUNE_BATCH; w++)
+                if (number_of(samples, w) * number_of(k, v) == now) {
+                    one.at[i] = w;
+                    out[n++] = one;
+                }
+        }
+    }
+    for (int i = 0; i < n; i++)
+        settle(space, &out[i]);
+    return n;
+}
+
+/* The best of a choice and what stands beside it. What plugins look at again is not gone on from:
+ * each of its plans is several. */
+static weft_status try_key(tune_search *s, estimates *e, tune_choice *at, int key, bool *moved,
+                           double until, weft_error *err)
+{
+    tune_choice others[2 * TUNE_MOST_VALUES];
+    const int n = beside(s->space, at, key, others);
+    weft_status status = WEFT_OK;
+    batch b = {0};
+    for (int i = 0; i < n && !status; i++)
+        status = wish_new(s, e, &b, others[i], err);
+    status = status ? status : look_through(s, e, &b, false, 0, until, err);
+    weft_free(b.list);
+    *moved = false;
+    for (int i = 0; i < n && !status; i++) {
+        const tune_result *r = found(e, &others[i]), *now = found(e, at);
+        if (r && now && r->rounds > now->rounds)
+            s->space->keys[key].costly[others[i].at[key]] = true;
+        else if (r && now && order(s, r, now) < 0) {
+            *at = others[i];
+            *moved = true;
+        }
+    }
+    return status;
+}
+
+/* Key by key, each time on from the better one, until a round changes nothing. */
+static weft_status descend(tune_search *s, estimates *e, tune_choice at, double until,
+                           weft_error *err)
+{
+    const tune_space *space = s->space;
+    weft_status status = WEFT_OK;
+    for (bool more = true; more && !status;) {
+        more = false;
+        for (int i = 0; i < space->n_keys && !status; i++)
+            for (bool moved = true; moved && !status && !s->cut && s->effort < s->most_plans;) {
+                moved = false;
+                if (tune_key_counts(space, &at, i))
+                    status = try_key(s, e, &at, i, &moved, until, err);
+                more = more || moved;
+                moved = moved && space->keys[i].kind != TUNE_VALUES;
+            }
+    }
+    return status;
+}
+
+/* Degrees were judged by what the INI says of all else. From the best of each kind down, the
+ * fastest kind first. */
+static weft_status descend_all(tune_search *s, estimates *e, double until, weft_error *err)
+{
+    tune_choice best[1 << 6];
+    int n = 0;
+    weft_status status = WEFT_OK;
+    for (int i = 0; i < e->n && n < (int)(sizeof best / sizeof *best); i++) {
+        const uint32_t kind = kind_of(s->space, &e->list[i]->choice);
+        int same = 0;
+        while (same < n && kind_of(s->space, &best[same]) != kind)
+            same++;
+        if (same == n)
+            best[n++] = e->list[i]->choice;
+    }
+    for (int i = 0; i < n && !status && s->effort < s->most_plans; i++) {
+        const tune_result *r = found(e, &best[i]);
+        if (r && !is_behind(s, e, r, 8))
+            status = descend(s, e, best[i], until, err);
+    }
+    return status;
+}
+
 /* Of those that are faster than all that fit, and do not: what some key spares may be enough. The
  * fastest that is not done yet, of as many as are kept; NULL: there is none. */
 static const tune_result *too_large(const tune_search *s, const estimates *e, const estimates *done)
@@ -571,7 +713,7 @@ static weft_status improve(tune_search *s, estimates *e, double until, weft_erro
 {
     estimates done[2] = {{.n = 0}};
     weft_status status = WEFT_OK;
-    while (!status && !s->cut && s->planned < s->most_plans) {
+    while (!status && !s->cut && s->effort < s->most_plans) {
         const tune_result *next = next_to_improve(s, e, &done[0]);
         const bool two = !next;
         next = next ? next : next_to_improve(s, e, &done[1]);
@@ -605,6 +747,7 @@ static weft_status plan_some(tune_search *s, double until, weft_error *err)
     batch b = {0};
     weft_status status = plan_first(s, &whole, err);
     status = status ? status : try_degrees(s, &e, until, err);
+    status = status ? status : descend_all(s, &e, until, err);
     status = status ? status : improve(s, &e, until, err);
     for (int i = 0; i < e.n && i < rows(s) && !status; i++)
         if (!has(&whole, &e.list[i]->choice))

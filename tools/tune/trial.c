@@ -135,6 +135,7 @@ static weft_status plan_some(const tune_space *space, const tune_choice *choice,
     options.silent = true;
     s = s ? s : weft_session_init(&session, &options, 0, NULL, true, &own);
     s = s ? s : weft_plan_create(session.plugins, session.settings, &how, &plan, &own);
+    out->rounds = plan ? plan->round + 1 : 1;
     s = s ? s : weft_plan_check(plan, &own);
     if (!s)
         out->waiting = (int)weft_plan_idle(plan);

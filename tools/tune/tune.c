@@ -316,7 +316,7 @@ static weft_status tune(const weft_cli_options *options, const wishes *w, weft_t
 int weft_cmd_tune(int argc, char **argv)
 {
     static const char *const goals[] = {"time", "memory", NULL};
-    wishes w = {.top = 10, .plans = 250};
+    wishes w = {.top = 10, .plans = 400};
     const weft_option extra[] = {
         {.name = "gpu",
          .argument = "GPU",
@@ -343,7 +343,7 @@ int weft_cmd_tune(int argc, char **argv)
          .max = 1000000},
         {.name = "plans",
          .argument = "N",
-         .help = "look at so many choices (default 250); if there are no more, at all, whole",
+         .help = "look at so many choices (default 400); if there are no more, at all, whole",
          .number = &w.plans,
          .min = 1,
          .max = 1000000},

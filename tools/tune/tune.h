@@ -23,6 +23,7 @@ typedef struct tune_key {
     const char *
         *texts; /* what the INI says of every key of the table; NULL: it counts everywhere */
     bool refused[TUNE_MOST_VALUES]; /* of degrees: plugins refuse it by itself */
+    bool costly[TUNE_MOST_VALUES];  /* some plugin looks at its plans again */
 } tune_key;
 
 /* What may be chosen (space.c). Texts are in the pool. */
@@ -61,6 +62,7 @@ typedef struct tune_result {
     double room;       /* bytes that the device has; 0: nobody knows */
     double arena, state, others, libraries; /* of bytes */
     uint64_t profile;                       /* of the rates; 0: there is none */
+    int rounds;                             /* plans that were made, for one may be looked at again */
     int waiting;                            /* shares of a micro-batch without a sample */
 } tune_result;
 
@@ -112,7 +114,8 @@ typedef struct tune_search {
     int most_plans, threads; /* how many plan at a time: the answer is the same */
     double from_s, limit_s;  /* when the command began, and how long it may take; 0: any time */
     double longest_s[2];     /* what was looked at together; [true]: whole */
-    int64_t planned, refused;
+    int64_t planned, refused; /* choices */
+    int64_t effort;           /* plans: of a choice that is looked at again, several */
     bool cut, all;        /* cut: --limit has ended it; all: every choice was planned whole */
     tune_reason *reasons; /* the most frequent first */
     int n_reasons, reason_capacity;
