@@ -15,6 +15,7 @@ lib_libkit_la_SOURCES = \
 	lib/kit/pairs.c \
 	lib/kit/permute.c \
 	lib/kit/ring.c \
+	lib/kit/splits.c \
 	lib/kit/sequence.c \
 	lib/kit/sizes.c \
 	lib/kit/stages.c \

@@ -22,6 +22,10 @@ typedef enum weft_mark {
     /* Of gathers and redistributes: how many blocks ahead of the one that computes it is sent; 0:
      * none. Set by who puts a gather in (fsdp); read by lowering. */
     WEFT_MARK_PREFETCH,
+    /* Of redistributes: other work goes on while it is sent, on a queue of its own where the device
+     * has four. Set in the stage ordered, by who puts that work behind it (overlap); read by
+     * lowering. */
+    WEFT_MARK_BESIDE,
     /* Of gathers: the gradient of what is gathered is reduced to the storage's cuts in every
      * micro-batch, and summed there; no: once, after the last. Set by who puts a gather in (fsdp);
      * read when the backward is made. */

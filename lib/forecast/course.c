@@ -17,7 +17,8 @@ static int queue_of(const course *c, int queue)
 
 static double latest(const double *ends)
 {
-    return fmax(ends[WEFT_QUEUE_COMPUTE], ends[WEFT_QUEUE_COLLECTIVES]);
+    return fmax(fmax(ends[WEFT_QUEUE_COMPUTE], ends[WEFT_QUEUE_COLLECTIVES]),
+                ends[WEFT_QUEUE_PIECES]);
 }
 
 /* What is on the queue of transfers is waited for by itself. */

@@ -317,19 +317,36 @@ weft_value *weft_add_once(weft_graph *g, const char *op, const char *name, int n
 
 /* ---- move ---- */
 
-/* What keeps n from standing before `at`, in words; NULL: nothing. All nodes from `at` on have mark
- * 1, so that what stands there is known. */
-static const char *held_by(const weft_node *n)
+static bool reads(const weft_node *n, const weft_node *of)
 {
     for (int i = 0; i < n->n_ins; i++)
-        if (n->ins[i]->node->mark)
-            return n->ins[i]->name;
-    if (n->like && n->like->node->mark)
-        return n->like->name;
-    for (int r = 0; r < n->n_outs; r++)
-        for (int k = 0; k < n->outs[r]->n_uses; k++)
-            if (!n->outs[r]->uses[k].node->mark)
-                return n->outs[r]->uses[k].node->outs[0]->name;
+        if (n->ins[i]->node == of)
+            return true;
+    return n->like && n->like->node == of;
+}
+
+/* Does `before` stand behind n? Looked for on both sides, so that a short way takes a short time.
+ */
+static bool is_behind(const weft_node *n, const weft_node *before)
+{
+    const weft_node *back = n->prev, *on = n->next;
+    while (back && on && back != before && on != before) {
+        back = back->prev;
+        on = on->next;
+    }
+    while (back && back != before && on != before)
+        back = back->prev;
+    return on == before || back != before;
+}
+
+/* What keeps n from standing before `before`: the node on the way that it reads, or that reads it;
+ * NULL: nothing. */
+static const weft_node *held_by(const weft_node *n, const weft_node *before)
+{
+    const bool on = is_behind(n, before);
+    for (const weft_node *at = on ? n->next : before; at != (on ? before : n); at = at->next)
+        if (on ? reads(at, n) : reads(n, at))
+            return at;
     return NULL;
 }
 
@@ -337,17 +354,13 @@ void weft_move_before(weft_graph *g, weft_node *n, weft_node *before)
 {
     if (!n || n == before || weft_graph_status(g))
         return;
-    bool behind = false;
-    for (weft_node *at = g->first; at; at = at->next) {
-        behind = behind || at == before;
-        at->mark = behind;
-    }
-    const char *holds = held_by(n);
+    const weft_node *holds = held_by(n, before);
     if (holds) {
         weft_graph_fail(g, WEFT_ERR_INTERNAL, WEFT_NOWHERE,
                         "%s cannot stand before %s: %s, which it reads or which reads it, would be "
                         "on the wrong side",
-                        n->outs[0]->name, before ? before->outs[0]->name : "the end", holds);
+                        n->outs[0]->name, before ? before->outs[0]->name : "the end",
+                        holds->outs[0]->name);
         return;
     }
     if (g->spot.before == n)

@@ -105,6 +105,20 @@ static weft_status unchunk_infer(weft_graph *graph, weft_node *node, weft_error 
     return WEFT_OK;
 }
 
+/* The parts of what comes back. */
+static weft_status unchunk_differentiate(weft_backward *b, const weft_node *node,
+                                         weft_value *const *dys, weft_value **dxs, weft_error *err)
+{
+    enum { MOST_PARTS = 64 };
+    int operands[MOST_PARTS];
+
+    (void)err;
+    for (int i = 0; i < node->n_ins; i++)
+        operands[i] = i;
+    weft_backward_add_many(b, "chunk", node->n_ins, operands, 1, dys, NULL, dxs);
+    return WEFT_OK;
+}
+
 const weft_op ops_chunk = {
     .name = "chunk",
     .summary = "n parts of a dim, every n-th place each",
@@ -126,4 +140,6 @@ const weft_op ops_unchunk = {
     .flags = WEFT_OP_HALF,
     .plain = unchunk_plain,
     .infer = unchunk_infer,
+    .grad_of = "all",
+    .differentiate = unchunk_differentiate,
 };

@@ -15,6 +15,7 @@ static const struct {
     [WEFT_MARK_GROUP] = {"group", WEFT_OP_GATHER, true, WEFT_GROUP_ALL,
                          "gathers and redistributes"},
     [WEFT_MARK_PREFETCH] = {"prefetch", WEFT_OP_GATHER, true, 1 << 20, "gathers and redistributes"},
+    [WEFT_MARK_BESIDE] = {"beside", WEFT_OP_GATHER, true, 1, "redistributes"},
     [WEFT_MARK_REDUCE_EACH] = {"reduce_each", WEFT_OP_GATHER, true, 1, "gathers"},
     [WEFT_MARK_WIDE] = {"wide", 0, false, 1, "products"},
     [WEFT_MARK_PASS_ON] = {"pass_on", WEFT_OP_CAST, false, 1, "casts"},

@@ -160,7 +160,8 @@ bool weft_compile_goes_beside(const weft_compiler *c, const weft_node *n)
 {
     const weft_lower_options *o = c->options;
     return n->n_steps && o->n_queues > 1 && !o->adversary && o->kernels->device->record &&
-           (weft_get_mark(n, WEFT_MARK_GROUP) || weft_get_mark(n, WEFT_MARK_PREFETCH));
+           (weft_get_mark(n, WEFT_MARK_GROUP) || weft_get_mark(n, WEFT_MARK_PREFETCH) ||
+            weft_get_mark(n, WEFT_MARK_BESIDE));
 }
 
 /* A gather is over when it is first read. A reduction is read late, or in another program: it has

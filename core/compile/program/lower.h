@@ -144,7 +144,13 @@ typedef struct weft_buffer {
 enum { WEFT_MOST_POSTED = 2 };
 
 /* What queues are for, as far as there are so many. */
-enum { WEFT_QUEUE_COMPUTE, WEFT_QUEUE_COLLECTIVES, WEFT_QUEUE_TRANSFERS, WEFT_MOST_QUEUES };
+enum {
+    WEFT_QUEUE_COMPUTE,
+    WEFT_QUEUE_COLLECTIVES,
+    WEFT_QUEUE_TRANSFERS,
+    WEFT_QUEUE_PIECES,
+    WEFT_MOST_QUEUES
+};
 
 typedef struct weft_instruction {
     weft_instruction_kind kind;

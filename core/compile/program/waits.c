@@ -227,6 +227,8 @@ static int queue_of(const weft_instruction *in, int n_queues, uint64_t seed, int
                    : (int)(weft_random_bits(seed, (uint64_t)a, (uint64_t)i) % (uint64_t)n_queues);
     if (in->kind == WEFT_POST_RECV && n_queues > 2)
         return WEFT_QUEUE_TRANSFERS;
+    if (in->kind == WEFT_COLLECTIVE && weft_get_mark(in->node, WEFT_MARK_BESIDE))
+        return n_queues > WEFT_QUEUE_PIECES ? WEFT_QUEUE_PIECES : WEFT_QUEUE_COLLECTIVES;
     return in->kind == WEFT_COLLECTIVE && (weft_get_mark(in->node, WEFT_MARK_GROUP) ||
                                            weft_get_mark(in->node, WEFT_MARK_PREFETCH));
 }
