@@ -44,5 +44,7 @@ bool weft_node_splits(weft_graph *g, const weft_node *n, const char *dim)
     for (int i = 0; i < n->n_ins && index != NONE; i++) /* as another dim it would stay whole */
         if (index_of(n->ins[i], &rule.in[i], dim) == NONE && weft_rule_dim(&rule.in[i], index) >= 0)
             return false;
+    if (index != NONE && weft_node_rings(n) && strcmp(rule.name[index], n->op->ring->index) == 0)
+        return false; /* it stands for places of queries and of keys */
     return index != NONE && !(rule.whole >> index & 1u) && is_in_all(n, &rule, index, dim);
 }

@@ -66,7 +66,7 @@ static weft_status begin(void *self, uint64_t key, bool *replayed, weft_error *e
 static const weft_device device = {
     .size = sizeof(weft_device),
     .name = "gpu",
-    .n_queues = 3,
+    .n_queues = 4,
     .host_memory = true, /* the plain kernels, of which nobody runs one, count as its own */
     .shared = true,
     .alignment = 256,

@@ -4,6 +4,7 @@
  * the same. */
 #include "overlap.h"
 
+#include <limits.h>
 #include <math.h>
 #include <string.h>
 
@@ -18,6 +19,7 @@ typedef struct item {
     double work, ready; /* it takes; when its results are there */
     double until_sent;  /* work of the piece up to what is sent next */
     int next;           /* of its piece; -1: none */
+    int lap;            /* blocks that pieces have come through before */
 } item;
 
 typedef struct orderer {
@@ -125,8 +127,12 @@ static void prepare(orderer *o)
         o->heads[p] = last[p] = -1;
     o->n_to = o->n_ready = 0;
     o->computed = o->sent = 0;
+    int lap = 0, block = WEFT_BLOCK_NONE;
     for (int i = 0; i < o->n; i++) {
         weigh(o, &o->list[i]);
+        lap += o->list[i].piece >= 0 && o->list[i].node->block != block;
+        block = o->list[i].piece >= 0 ? o->list[i].node->block : block;
+        o->list[i].lap = lap;
         look_at(o, &o->list[i]);
         if (o->list[i].piece < 0 && !o->list[i].early && o->list[i].waits == 0)
             o->ready[o->n_ready++] = i;
@@ -188,9 +194,19 @@ static void emit(orderer *o, item *it)
         tell_readers(o, it->node);
 }
 
+static int slowest_lap(const orderer *o)
+{
+    int lap = INT_MAX;
+    for (int p = 0; p < OVERLAP_MOST; p++)
+        if (o->heads[p] >= 0 && o->list[o->heads[p]].lap < lap)
+            lap = o->list[o->heads[p]].lap;
+    return lap;
+}
+
 /* The piece that can go on first; of several the one that sends something first. -1: none. */
 static int choose(orderer *o)
 {
+    const int slowest = slowest_lap(o);
     int best = -1;
     double best_start = 0;
     for (int p = 0; p < OVERLAP_MOST; p++) {
@@ -201,6 +217,8 @@ static int choose(orderer *o)
         const bool sooner =
             best < 0 || start < best_start ||
             (start <= best_start && it->until_sent < o->list[o->heads[best]].until_sent);
+        if (it->lap > slowest + 1) /* it would hold the weights of more blocks than two */
+            continue;
         best = sooner ? p : best;
         best_start = sooner ? start : best_start;
     }
