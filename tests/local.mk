@@ -546,7 +546,7 @@ dist_check_SCRIPTS += \
 	tests/scripts/check-packed \
 	tests/scripts/check-pairs \
 	tests/scripts/check-parity \
-	tests/scripts/check-cp \
+	tests/scripts/check-cp tests/scripts/check-overlap \
 	tests/scripts/check-pp \
 	tests/scripts/check-passes \
 	tests/scripts/check-plan-gpu tests/scripts/check-tune tests/scripts/check-tune-search \

@@ -6,7 +6,7 @@
 #include "gpu.h"
 
 /* Compute, collectives, what stages send each other. */
-enum { CUDA_QUEUES = 3, CUDA_MOST_FILES = 32 };
+enum { CUDA_QUEUES = 4, CUDA_MOST_FILES = 32 };
 
 /* What is planned for, whether it is there or not (gpus.c). */
 typedef struct cuda_gpu {

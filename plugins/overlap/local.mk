@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 noinst_LTLIBRARIES += plugins/overlap/liboverlap.la
 plugins_overlap_liboverlap_la_SOURCES = \
+	plugins/overlap/auto.c \
 	plugins/overlap/cut.c \
 	plugins/overlap/order.c \
 	plugins/overlap/overlap.c \

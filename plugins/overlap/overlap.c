@@ -14,18 +14,29 @@ static const weft_param params[] = {
     {.name = "pieces",
      WEFT_INT(overlap, pieces),
      .tune = "1 2 4",
-     .value = "2",
+     .value = "auto",
      .min = 1,
      .max = OVERLAP_MOST,
      .choices = automatic,
      .unit = "pieces",
-     .help = "Pieces that a micro-batch is cut into; auto: what takes least time by the plan."},
+     .help =
+         "Pieces that a micro-batch is cut into; auto: of 1, 2 and 4 what takes least time by the "
+         "plan; 1 on devices that do not say how fast they are."},
     {.name = "along",
      WEFT_CHOICE(overlap, along),
      .value = "auto",
      .choices = directions,
      .help = "batch: every n-th sample; seq: every n-th place of the sequence, which attention "
              "puts together again; auto: batch, where a rank has enough samples."},
+    {.name = "least",
+     WEFT_REAL(overlap, least),
+     .value = "5",
+     .min = 0,
+     .max = 100,
+     .unit = "%",
+     .when = "pieces=auto",
+     .help = "Share of the time that must be spent on sending over `axes` for more than one piece "
+             "to be tried."},
     {.name = "axes",
      .type = WEFT_PARAM_STRING,
      .value = "tp cp ep",
@@ -90,55 +101,120 @@ static void refuse(const overlap *o, weft_graph *g, int along)
     weft_graph_fail(g, WEFT_ERR_INPUT, weft_params_where(o->host->params, "pieces"),
                     "[overlap] pieces = %" PRId64 " do not divide what every rank has of %s "
                     "(%" PRId64 " in all, along = %s); the nearest that do: %" PRId64,
-                    o->pieces, along == ALONG_SEQ ? "the sequence" : "the samples of a micro-batch",
-                    size_of(g, along), name_of(along), nearest(g, along, o->pieces));
+                    (int64_t)overlap_pieces(o),
+                    along == ALONG_SEQ ? "the sequence" : "the samples of a micro-batch",
+                    size_of(g, along), name_of(along), nearest(g, along, overlap_pieces(o)));
+}
+
+static int along_of(const overlap *o, const weft_graph *g, int64_t n)
+{
+    if (o->along != ALONG_AUTO)
+        return o->along;
+    return fits(g, ALONG_BATCH, n) ? ALONG_BATCH : ALONG_SEQ;
+}
+
+bool overlap_fits(const overlap *o, const weft_graph *g, int64_t n)
+{
+    return fits(g, along_of(o, g, n), n);
+}
+
+/* An axis is one that a listed plugin has, or one of the default. */
+static void check_axes(const overlap *o, weft_graph *g)
+{
+    static const char *const usual[] = {"tp", "cp", "ep"};
+    const weft_params *p = o->host->params;
+    const char *word;
+    for (int i = 0; (word = weft_params_word(p, "axes", i)); i++) {
+        bool known = false;
+        for (int k = 0; k < 3; k++)
+            known = known || strcmp(word, usual[k]) == 0;
+        const char *axis;
+        for (int k = 0; !known && (axis = weft_graph_axis(g, k)); k++)
+            known = strcmp(word, axis) == 0;
+        if (!known && weft_mesh_find(weft_graph_mesh(g), word) < 0)
+            weft_graph_fail(g, WEFT_ERR_INPUT, weft_params_word_where(p, "axes", i),
+                            "[overlap] axes: no listed plugin has an axis '%s'; tp, cp and ep are "
+                            "what pieces are sent over",
+                            word);
+    }
+}
+
+/* What float8 has put in already takes one maximum of all pieces; what it puts in later, of each.
+ */
+static void look_for_maxima(const overlap *o, const weft_graph *g)
+{
+    const weft_node *n = weft_graph_first(g);
+    while (n && (n->block < 0 || !(n->op->flags & WEFT_OP_MAX) || n->outs[0]->n_dims > 0 ||
+                 n->outs[0]->weight))
+        n = n->next;
+    if (n)
+        weft_warn(o->host, weft_params_where(o->host->params, "pieces"),
+                  "overlap is listed behind %s, which takes the maximum of all tokens of a "
+                  "micro-batch (%s): pieces wait for each other there; list overlap before it",
+                  n->by, n->outs[0]->name);
 }
 
 static void cut(void *self, weft_graph *g)
 {
     overlap *o = self;
-    if (o->pieces <= 1)
+    const int pieces = overlap_pieces(o);
+    check_axes(o, g);
+    if (pieces <= 1 || weft_graph_status(g))
         return;
-    int along = o->along;
-    if (along == ALONG_AUTO)
-        along = fits(g, ALONG_BATCH, o->pieces) ? ALONG_BATCH : ALONG_SEQ;
-    if (!fits(g, along, o->pieces)) {
+    const int along = along_of(o, g, pieces);
+    if (!fits(g, along, pieces)) {
         refuse(o, g, along);
         return;
     }
-    const int n = overlap_cut(g, (int)o->pieces, name_of(along));
-    weft_graph_note(g, "%d nodes of blocks in %" PRId64 " pieces each, along %s", n, o->pieces,
-                    name_of(along));
+    look_for_maxima(o, g);
+    const int n = overlap_cut(g, pieces, name_of(along));
+    weft_graph_note(g, "%d nodes of blocks in %d pieces each, along %s", n, pieces, name_of(along));
 }
 
-static weft_axes axes_of(const overlap *o, const weft_graph *g)
+static weft_axes axes_of(const overlap *o, const weft_mesh *mesh)
 {
     weft_axes set = 0;
-    const weft_mesh *mesh = weft_graph_mesh(g);
     for (int a = 0; a < mesh->n_axes; a++)
         if (weft_params_has(o->host->params, "axes", mesh->axis[a].name))
             set |= (weft_axes)(1u << a);
     return set;
 }
 
+bool overlap_is_over(const overlap *o, const weft_mesh *mesh, const weft_node *n)
+{
+    const weft_axes set = axes_of(o, mesh);
+    for (int i = 0; i < n->n_steps; i++)
+        for (int k = 0; k < n->steps[i].n_axes; k++)
+            if (set >> n->steps[i].axes[k] & 1u)
+                return true;
+    return false;
+}
+
 static void order(void *self, weft_graph *g)
 {
     const overlap *o = self;
-    if (o->pieces > 1)
-        overlap_order(g, o->flops_per_byte, axes_of(o, g));
+    if (overlap_pieces(o) > 1)
+        overlap_order(g, o->flops_per_byte, axes_of(o, weft_graph_mesh(g)));
+}
+
+static weft_status review(void *self, weft_plan *plan, weft_error *err)
+{
+    return overlap_review(self, plan, err);
 }
 
 static const char *const needs[] = {"model", NULL};
-static const weft_contribution contributions[] = {{.kind = WEFT_PASS,
-                                                   .stage = WEFT_STAGE_GRAPH,
-                                                   .modes = WEFT_IN_TRAIN | WEFT_IN_EVALUATE,
-                                                   .graph = cut,
-                                                   .needs = needs},
-                                                  {.kind = WEFT_PASS,
-                                                   .stage = WEFT_STAGE_ORDERED,
-                                                   .modes = WEFT_IN_TRAIN | WEFT_IN_EVALUATE,
-                                                   .graph = order},
-                                                  {.kind = WEFT_END}};
+static const weft_contribution contributions[] = {
+    {.kind = WEFT_PASS,
+     .stage = WEFT_STAGE_GRAPH,
+     .modes = WEFT_IN_TRAIN | WEFT_IN_EVALUATE,
+     .graph = cut,
+     .needs = needs},
+    {.kind = WEFT_PASS,
+     .stage = WEFT_STAGE_ORDERED,
+     .modes = WEFT_IN_TRAIN | WEFT_IN_EVALUATE,
+     .graph = order},
+    {.kind = WEFT_REVIEW, .stage = WEFT_STAGE_GRAPH, .review = review},
+    {.kind = WEFT_END}};
 
 WEFT_PLUGIN(overlap) = {
     WEFT_PLUGIN_HEAD,
