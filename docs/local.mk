@@ -17,6 +17,7 @@ nobase_dist_doc_DATA += \
 	docs/plan.md \
 	docs/tokenizers.md \
 	docs/verified.md \
+	docs/overlap.md \
 	docs/tune.md \
 	docs/vetting.md \
 	docs/where.md \

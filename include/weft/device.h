@@ -132,7 +132,8 @@ typedef struct weft_device {
     const char *name;    /* kernels name it: "cpu" */
     int n_queues;        /* how many queues instructions may be spread over; 1: strictly in order.
                             Of three or more the second is for collectives and the third for what
-                            stages send each other */
+                            stages send each other; a fourth for what is sent while other pieces of
+                            a micro-batch are computed */
     bool host_memory;    /* the host may read and write device memory directly */
     bool shared;         /* instances of this device in one process reach each other's memory and
                             events: ranks that are threads can read what another one holds */

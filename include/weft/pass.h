@@ -97,9 +97,9 @@ void weft_swap_makers(weft_value *a, weft_value *b);
 
 /* ---- questions ---- */
 
-/* Can the node be computed of pieces of dim `dim` apart, for equal results? Every operand and result
- * of tokens that has the dim has it as one index of the node's rule, which is cut nowhere and not
- * summed over; weights do not have it. */
+/* Can the node be computed of pieces of dim `dim` apart, for equal results? Every operand and
+ * result of tokens that has the dim has it as one index of the node's rule, which is cut nowhere
+ * and not summed over; weights do not have it. */
 bool weft_node_splits(weft_graph *g, const weft_node *n, const char *dim);
 /* Does the op declare the attribute, or is it a mark? */
 bool weft_op_declares(const weft_op *op, const char *key);

@@ -8,6 +8,8 @@
 #include <math.h>
 #include <string.h>
 
+/* Behind the lists of pieces there is one of what no piece waits for: gradients of weights. */
+enum { FILLS = OVERLAP_MOST, LISTS };
 enum { WHOLE = -1, SEVERAL = -2, MOVED_FLOPS = 100 /* a byte read or written takes as long */ };
 
 typedef struct item {
@@ -30,7 +32,7 @@ typedef struct orderer {
     item *list;     /* of one window, in the graph's order; mark: index + 1 */
     weft_node **to; /* in the new order */
     int *ready;     /* of no piece, and nothing of it is missing */
-    int n, n_to, n_ready, heads[OVERLAP_MOST];
+    int n, n_to, n_ready, heads[LISTS];
     double computed, sent; /* when the queues are free */
 } orderer;
 
@@ -120,11 +122,24 @@ static void look_at(orderer *o, item *it)
     it->early = it->early && is_read_inside(o, it->node);
 }
 
+/* Does no node of a piece read it? */
+static bool fills(orderer *o, const weft_node *n)
+{
+    for (int r = 0; r < n->n_outs; r++)
+        for (int k = 0; k < n->outs[r]->n_uses; k++) {
+            const int at = n->outs[r]->uses[k].node->mark - 1;
+            if (at < 0 || at >= o->n || o->list[at].node != n->outs[r]->uses[k].node)
+                continue;
+            if (o->list[at].piece >= 0)
+                return false;
+        }
+    return n->phase == WEFT_BACKWARD && n->n_outs == 1 && !n->n_steps;
+}
+
 static void prepare(orderer *o)
 {
-    int last[OVERLAP_MOST];
-    for (int p = 0; p < OVERLAP_MOST; p++)
-        o->heads[p] = last[p] = -1;
+    for (int p = 0; p < LISTS; p++)
+        o->heads[p] = -1;
     o->n_to = o->n_ready = 0;
     o->computed = o->sent = 0;
     int lap = 0, block = WEFT_BLOCK_NONE;
@@ -141,10 +156,11 @@ static void prepare(orderer *o)
         item *it = &o->list[i];
         if (it->piece < 0)
             continue;
-        it->next = o->heads[it->piece];
+        const int list = fills(o, it->node) ? FILLS : it->piece;
+        it->next = o->heads[list];
         it->until_sent =
             it->beside ? 0 : it->work + (it->next < 0 ? 0 : o->list[it->next].until_sent);
-        o->heads[it->piece] = i;
+        o->heads[list] = i;
     }
 }
 
@@ -194,35 +210,39 @@ static void emit(orderer *o, item *it)
         tell_readers(o, it->node);
 }
 
-static int slowest_lap(const orderer *o)
+static item *head(orderer *o, int list)
+{
+    return o->heads[list] < 0 ? NULL : &o->list[o->heads[list]];
+}
+
+static int slowest_lap(orderer *o)
 {
     int lap = INT_MAX;
-    for (int p = 0; p < OVERLAP_MOST; p++)
-        if (o->heads[p] >= 0 && o->list[o->heads[p]].lap < lap)
-            lap = o->list[o->heads[p]].lap;
+    for (int p = 0; p < LISTS; p++)
+        lap = head(o, p) && head(o, p)->lap < lap ? head(o, p)->lap : lap;
     return lap;
 }
 
-/* The piece that can go on first; of several the one that sends something first. -1: none. */
+/* The piece that can go on first; of several the one that sends something first. Where it would
+ * wait, what no piece waits for. -1: none. */
 static int choose(orderer *o)
 {
     const int slowest = slowest_lap(o);
     int best = -1;
     double best_start = 0;
     for (int p = 0; p < OVERLAP_MOST; p++) {
-        const item *it = o->heads[p] < 0 ? NULL : &o->list[o->heads[p]];
-        if (!it || it->waits > 0)
+        const item *it = head(o, p);
+        /* further on it would hold the weights of more blocks than two */
+        if (!it || it->waits > 0 || it->lap > slowest + 1)
             continue;
         const double start = it->beside ? o->computed : fmax(o->computed, arrived(o, it));
-        const bool sooner =
-            best < 0 || start < best_start ||
-            (start <= best_start && it->until_sent < o->list[o->heads[best]].until_sent);
-        if (it->lap > slowest + 1) /* it would hold the weights of more blocks than two */
-            continue;
+        const bool sooner = best < 0 || start < best_start ||
+                            (start <= best_start && it->until_sent < head(o, best)->until_sent);
         best = sooner ? p : best;
         best_start = sooner ? start : best_start;
     }
-    return best;
+    const item *fill = head(o, FILLS);
+    return fill && fill->waits == 0 && (best < 0 || best_start > o->computed) ? FILLS : best;
 }
 
 static int first_ready(orderer *o)
@@ -304,6 +324,17 @@ static void order_all(orderer *o)
         order_window(o, first, last);
 }
 
+/* Maxima of a piece by itself, which float8 scales by: put in behind the cut, or in the backward.
+ */
+static int count_maxima(const orderer *o)
+{
+    int n = 0;
+    for (const weft_node *at = weft_graph_first(o->g); at; at = at->next)
+        n += (at->op->flags & WEFT_OP_MAX) && at->n_outs == 1 && at->outs[0]->n_dims == 0 &&
+             piece_of_node(o, at) >= 0;
+    return n;
+}
+
 void overlap_order(weft_graph *g, double flops_per_byte, weft_axes axes)
 {
     size_t n = 1;
@@ -318,6 +349,12 @@ void overlap_order(weft_graph *g, double flops_per_byte, weft_axes axes)
         weft_graph_fail(g, WEFT_ERR_MEMORY, WEFT_NOWHERE, "out of memory");
     else {
         find_pieces(&o);
+        const int n_maxima = count_maxima(&o);
+        if (n_maxima)
+            weft_graph_note(g,
+                            "%d maxima, which 8 bits are scaled by, are of each piece by itself: "
+                            "other roundings than of the whole",
+                            n_maxima);
         order_all(&o);
     }
     weft_free(o.piece);
