@@ -325,11 +325,14 @@ static bool reads(const weft_node *n, const weft_node *of)
     return n->like && n->like->node == of;
 }
 
-/* Does `before` stand behind n? Looked for on both sides, so that a short way takes a short time.
+/* Does `before`, the end if it is NULL, stand behind n? Looked for on both sides, so that a short
+ * way takes a short time.
  */
 static bool is_behind(const weft_node *n, const weft_node *before)
 {
     const weft_node *back = n->prev, *on = n->next;
+    if (!before)
+        return true;
     while (back && on && back != before && on != before) {
         back = back->prev;
         on = on->next;
