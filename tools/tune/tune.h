@@ -62,8 +62,8 @@ typedef struct tune_result {
     double room;       /* bytes that the device has; 0: nobody knows */
     double arena, state, others, libraries; /* of bytes */
     uint64_t profile;                       /* of the rates; 0: there is none */
-    int rounds;                             /* plans that were made, for one may be looked at again */
-    int waiting;                            /* shares of a micro-batch without a sample */
+    int rounds;  /* plans that were made, for one may be looked at again */
+    int waiting; /* shares of a micro-batch without a sample */
 } tune_result;
 
 /* ---- space.c ---- */
@@ -108,16 +108,16 @@ typedef struct tune_reason {
 
 typedef struct tune_search {
     tune_space *space;
-    double room;             /* bytes a rank; 0: any */
-    bool for_memory;         /* the smallest is wanted, not the fastest */
-    int top;                 /* so many are to be printed */
-    int most_plans, threads; /* how many plan at a time: the answer is the same */
-    double from_s, limit_s;  /* when the command began, and how long it may take; 0: any time */
-    double longest_s[2];     /* what was looked at together; [true]: whole */
+    double room;              /* bytes a rank; 0: any */
+    bool for_memory;          /* the smallest is wanted, not the fastest */
+    int top;                  /* so many are to be printed */
+    int most_plans, threads;  /* how many plan at a time: the answer is the same */
+    double from_s, limit_s;   /* when the command began, and how long it may take; 0: any time */
+    double longest_s[2];      /* what was looked at together; [true]: whole */
     int64_t planned, refused; /* choices */
     int64_t effort;           /* plans: of a choice that is looked at again, several */
-    bool cut, all;        /* cut: --limit has ended it; all: every choice was planned whole */
-    tune_reason *reasons; /* the most frequent first */
+    bool cut, all;            /* cut: --limit has ended it; all: every choice was planned whole */
+    tune_reason *reasons;     /* the most frequent first */
     int n_reasons, reason_capacity;
     tune_result **results; /* whole plans, the best first; weft_free, and the pool */
     int n;

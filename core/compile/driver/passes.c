@@ -53,7 +53,7 @@ static weft_status run_pass(weft_plan *p, weft_graph *g, const weft_loaded *load
     const weft_entry entry = weft_enter(name, weft_stage_name(c->stage), loaded->module.where, err);
     c->graph(loaded->self, g);
     if (g->has_parts)
-        weft_graph_assign_parts(g); /* of what is new, too */
+        weft_graph_assign_parts(g);         /* of what is new, too */
     if (!weft_graph_status(g) && !p->rough) /* rough plans are, where all is placed and ordered */
         check(g, c->stage);
     weft_status s = hand_over(g, name, weft_stage_name(c->stage), err);
