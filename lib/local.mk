@@ -10,9 +10,11 @@ lib_libkit_la_SOURCES = \
 	lib/kit/far.c \
 	lib/kit/gradients.c \
 	lib/kit/head.c \
+	lib/kit/join.c \
 	lib/kit/json.c \
 	lib/kit/loss.c \
 	lib/kit/pairs.c \
+	lib/kit/pattern.c \
 	lib/kit/permute.c \
 	lib/kit/ring.c \
 	lib/kit/splits.c \
@@ -28,6 +30,7 @@ lib_libkit_la_SOURCES = \
 	lib/kit/vocabulary.c \
 	lib/kit/weights.c \
 	lib/kit/loss.h \
+	lib/kit/pattern.h \
 	lib/kit/task_lists.h
 lib_libshared_la_SOURCES = \
 	lib/console/built_in.c \

@@ -213,6 +213,16 @@ typedef struct weft_cached {
  * cached: how text is written with it, part by part; NULL: as anything else is computed, of the
  * part alone.
  *
+ * pattern: which ops it does the work of, at once: its operands and results by name, and then a
+ * statement for each of these, in order, "x d w -> r y; r = add(x, d); y = rms_norm(r, w)". Once a
+ * graph is in its order, nodes that fit are replaced by one of this op, where the device has a
+ * kernel for it that takes the call, on every rank: of one part, stage, block, chunk and phase, if
+ * what is between is read by these alone, and nobody reads a result before the last of them. So
+ * nobody else need know of it: no graph pass meets it, and no gradient is asked of it. It has the
+ * attributes of all of them, which `attrs` must name. Its plain kernel computes what theirs do one
+ * after the other. What is between has the dtype that dtype_from of its maker says. NULL: of
+ * none.
+ *
  * flops: floating-point operations of one call; NULL: one per element of the largest tensor.
  *
  * plain: the reference kernel: correct for every float dtype, computes in f64, needs no workspace,
@@ -238,6 +248,7 @@ struct weft_op {
                                  weft_value **dxs, weft_error *err);
     const weft_ring *ring;
     const weft_cached *cached;
+    const char *pattern;
 };
 
 /* ---- kernels ---- */

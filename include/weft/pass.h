@@ -95,6 +95,14 @@ static inline bool weft_node_shifts(const weft_node *n)
 /* What made a makes b from now on, and the other way round: values keep their names and readers. */
 void weft_swap_makers(weft_value *a, weft_value *b);
 
+/* ---- several nodes made one: in the stage ordered ---- */
+
+/* Nodes that fit the pattern of an op (weft_op.pattern) become one node of it, wherever the run's
+ * device has a kernel for that on every rank, which is not the plain one. wanted: of which ops;
+ * NULL: of all. Notes how often. Behind whoever gives the capability `parts`, so that nothing is
+ * joined that shall run in different parts. */
+void weft_join_nodes(weft_graph *g, bool (*wanted)(const char *op, void *ctx), void *ctx);
+
 /* ---- questions ---- */
 
 /* Can the node be computed of pieces of dim `dim` apart, for equal results? Every operand and

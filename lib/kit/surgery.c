@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* For passes: nodes put in front of whoever reads a value, values replaced, nodes moved and taken
  * out. */
-#include "compile/graph/graph.h"
+#include "kit/pattern.h"
 
 #include <string.h>
 #include <weft/marks.h>
@@ -200,7 +200,7 @@ static void take_roots(weft_graph *g, weft_value *old, weft_value *value)
     old->update_of = NULL;
 }
 
-static bool is_root(const weft_graph *g, const weft_value *v)
+bool weft_value_is_root(const weft_graph *g, const weft_value *v)
 {
     bool root = v == g->loss || v == g->loss_sum || v == g->tokens || v == g->logits ||
                 v == g->inverse || v->update_of;
@@ -229,7 +229,7 @@ static void replace_uses(weft_graph *g, weft_value *old, weft_value *value)
         else if (uses[i].node->mark != MAKES)
             weft_node_set_operand(g, uses[i].node, uses[i].operand, value);
     }
-    if (is_root(g, old))
+    if (weft_value_is_root(g, old))
         take_roots(g, old, value);
 }
 

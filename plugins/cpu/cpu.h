@@ -101,6 +101,8 @@ typedef weft_status cpu_launch(const weft_call *call, weft_error *err);
     OP(rms_norm)                                                                                   \
     OP(rms_norm_dx)                                                                                \
     OP(rms_norm_dw)                                                                                \
+    OP(add_rms_norm)                                                                               \
+    OP(rms_norm_dx_dw)                                                                             \
     OP(head_norm)                                                                                  \
     OP(head_norm_dx)                                                                               \
     OP(head_norm_dw)                                                                               \

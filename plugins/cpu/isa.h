@@ -14,6 +14,14 @@
 
 enum { CPU_BLOCK = 512, CPU_SHARE = 16384 };
 
+/* A function that is compiled once, so that all kernels that call it round alike: where it were
+ * inlined, products and sums could be contracted in another way. */
+#ifdef __clang__
+#define CPU_ONCE __attribute__((noinline))
+#else
+#define CPU_ONCE __attribute__((noinline, noclone))
+#endif
+
 /* ---- work ---- */
 
 /* Threads for a call that touches this many elements: each has a share that takes longer than to

@@ -7,6 +7,7 @@
 #include "heads.h"
 #include "loss.h"
 #include "norm.h"
+#include "norm_joined.h"
 #include "rope.h"
 #include "rows.h"
 

@@ -175,6 +175,8 @@ const weft_kernel cpu_kernels[] = {
     VECTOR(rms_norm, true, "hh>h"),
     VECTOR(rms_norm_dx, true, "hhh>h"),
     ROW_SUM(rms_norm_dw, "hh>h"),
+    VECTOR(add_rms_norm, false, "hhh>hh"),
+    ROW_SUM(rms_norm_dx_dw, "hhh>hh"),
     VECTOR(head_norm, true, "hh>h"),
     VECTOR(head_norm_dx, true, "hhh>h"),
     ROW_SUM(head_norm_dw, "hhh>h"),

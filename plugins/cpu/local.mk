@@ -34,6 +34,7 @@ plugins_cpu_libcpu_la_SOURCES = \
 	plugins/cpu/loss.h \
 	plugins/cpu/matmul.h \
 	plugins/cpu/norm.h \
+	plugins/cpu/norm_joined.h \
 	plugins/cpu/rope.h \
 	plugins/cpu/rows.h \
 	plugins/cpu/sliced.h \

@@ -57,8 +57,8 @@ static int64_t group_of(int64_t width, bool centred)
 }
 
 /* Of n rows, a group at most: the bits of row_moments. */
-static void group_moments(const weft_tensor *x, int64_t row, int64_t n, int64_t width, float eps,
-                          bool centred, moments m[NORM_GROUP])
+static CPU_ONCE void group_moments(const weft_tensor *x, int64_t row, int64_t n, int64_t width,
+                                   float eps, bool centred, moments m[NORM_GROUP])
 {
     float buffer[CPU_BLOCK];
     double squares[NORM_GROUP] = {0.0};
@@ -81,7 +81,8 @@ static void group_moments(const weft_tensor *x, int64_t row, int64_t n, int64_t 
         m[r] = (moments){0.0f, (float)squares[r]};
 }
 
-static void norm_row(const weft_call *call, int64_t row, int64_t width, moments m, bool centred)
+static CPU_ONCE void norm_row(const weft_call *call, int64_t row, int64_t width, moments m,
+                              bool centred)
 {
     float x[CPU_BLOCK], w[CPU_BLOCK], bias[CPU_BLOCK], y[CPU_BLOCK];
     for (int64_t e = 0; e < width; e += CPU_BLOCK) {
@@ -137,7 +138,8 @@ static weft_status launch_head_norm(const weft_call *call, weft_error *err)
 
 /* ---- x, w, dy -> r (g - mean(g) - x^ mean(g x^)), g = dy w; mean(g) only if centred ---- */
 
-static void norm_dx_row(const weft_call *call, int64_t row, int64_t width, moments m, bool centred)
+static CPU_ONCE void norm_dx_row(const weft_call *call, int64_t row, int64_t width, moments m,
+                                 bool centred)
 {
     float x[CPU_BLOCK], w[CPU_BLOCK], dy[CPU_BLOCK], dx[CPU_BLOCK];
     double g_sum = 0.0, gx_sum = 0.0;
@@ -228,7 +230,8 @@ static void add_parts(const weft_call *call, int64_t parts, int64_t width)
         add_parts_block(call, parts, width, i * CPU_BLOCK, least(CPU_BLOCK, width - i * CPU_BLOCK));
 }
 
-static void add_dw_row(const weft_call *call, int64_t row, int64_t width, moments m, double *sum)
+static CPU_ONCE void add_dw_row(const weft_call *call, int64_t row, int64_t width, moments m,
+                                double *sum)
 {
     float x[CPU_BLOCK], dy[CPU_BLOCK];
     for (int64_t e = 0; e < width; e += CPU_BLOCK) {

@@ -9,6 +9,7 @@ plugins_ops_libops_la_SOURCES = \
 	plugins/ops/embedding.c \
 	plugins/ops/head_norm.c \
 	plugins/ops/heads.c \
+	plugins/ops/joined.c \
 	plugins/ops/linear.c \
 	plugins/ops/loss.c \
 	plugins/ops/norm.c \

@@ -20,7 +20,8 @@
     X(silu_mul) X(silu_mul_dx) X(gelu) X(gelu_dx) \
     X(chunk) X(unchunk) \
     X(max_v) X(sumexp) X(sumexp_dx) X(pick) X(pick_dx) X(nll) X(nll_de) X(nll_dt) \
-    X(sum) X(broadcast) X(count_valid) X(reciprocal) X(sumsq) X(sqrt) X(clip)
+    X(sum) X(broadcast) X(count_valid) X(reciprocal) X(sumsq) X(sqrt) X(clip) \
+    X(add_rms_norm) X(rms_norm_dx_dw)
 /* clang-format on */
 
 #define DECLARE_OP(op) extern const weft_op ops_##op;

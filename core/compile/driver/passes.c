@@ -194,8 +194,11 @@ static void size_writing(const weft_writing *w, weft_graph_config *config)
 static weft_status new_graph(const weft_plan *p, weft_mode mode, const weft_plan_options *options,
                              weft_graph **g, weft_error *err)
 {
-    weft_graph_config config = {
-        .mode = mode, .mesh = p->mesh, .ops = &p->ops, .dice = options->dice};
+    weft_graph_config config = {.mode = mode,
+                                .mesh = p->mesh,
+                                .ops = &p->ops,
+                                .kernels = &p->kernels,
+                                .dice = options->dice};
     void *data_self = NULL;
     const weft_data *data = weft_plugins_service(p->plugins, "data", &data_self);
     config.one_document = data && data->one_document && data->one_document(data_self);

@@ -68,6 +68,7 @@ typedef struct weft_graph_config {
     weft_mode mode;
     weft_mesh mesh;
     const weft_ops *ops;
+    const struct weft_kernels *kernels; /* of the run's device, for passes that ask; NULL: none */
     weft_dtype dtype;
     weft_sizes sizes;
     int64_t head_tokens; /* tokens of a rank per chunk of the head, as the device wishes; 0: it
