@@ -6,6 +6,7 @@
 
 #include "compile/driver/plan.h"
 #include "console/describe.h"
+#include "kit/pattern.h"
 
 #include <string.h>
 
@@ -19,8 +20,12 @@ typedef struct wish {
 static void check_ops(weft_search *search, const weft_plugin *plugin, weft_error *err)
 {
     weft_ops ops = {0};
+    const weft_op *const *op = plugin->ops;
     if (weft_cli_ops_init(&ops, search, plugin, err) == WEFT_OK)
         weft_plan_check_ops(&ops, plugin, WEFT_NOWHERE, err);
+    for (weft_pattern pattern; op && *op; op++)
+        if ((*op)->pattern)
+            weft_pattern_read(&ops, *op, &pattern, err);
     weft_ops_release(&ops);
 }
 

@@ -9,7 +9,7 @@
 
 #include <string.h>
 
-enum { N_FIELDS = 10, MOST_TABLES = 8 };
+enum { N_FIELDS = 11, MOST_TABLES = 8 };
 
 /* ---- of a plugin and of what nobody needs to list ---- */
 
@@ -76,6 +76,7 @@ static void add_op(const weft_op *op, const char *owner, weft_text *text)
     weft_text_add(text, "\t");
     add_field(text, op->family);
     add_field(text, op->attrs);
+    add_field(text, op->pattern);
     weft_text_add(text, "\n");
 }
 
@@ -129,7 +130,8 @@ static weft_status take_line(weft_op_table *t, char *line, weft_error *err)
     if (strcmp(f[0], "op") == 0) {
         if (!grow((void **)&t->ops, t->n_ops, &t->ops_capacity, sizeof *t->ops))
             return weft_fail_memory(err);
-        t->ops[t->n_ops++] = (weft_op_row){f[1], f[2], f[3], f[4], f[5], f[6], f[7], f[8], f[9]};
+        t->ops[t->n_ops++] =
+            (weft_op_row){f[1], f[2], f[3], f[4], f[5], f[6], f[7], f[8], f[9], f[10]};
     } else {
         if (!grow((void **)&t->kernels, t->n_kernels, &t->kernels_capacity, sizeof *t->kernels))
             return weft_fail_memory(err);
@@ -215,6 +217,7 @@ static void print_row(const weft_op_table *t, const weft_op_row *op, weft_text *
     print_line(text, "flags", op->flags);
     print_line(text, "family", op->family);
     print_line(text, "attributes", op->attrs);
+    print_line(text, "pattern", op->pattern);
     add_kernels(t, op->name, ", ", &kernels);
     print_line(text, "kernels", weft_text_get(&kernels));
     text->out_of_memory = text->out_of_memory || kernels.out_of_memory;
@@ -224,9 +227,10 @@ static void print_row(const weft_op_table *t, const weft_op_row *op, weft_text *
 static void json_row(const weft_op_table *t, const weft_op_row *op, weft_text *text)
 {
     const char *const pairs[][2] = {
-        {"name", op->name},   {"plugin", op->owner},  {"summary", op->summary},
-        {"rule", op->rule},   {"linear", op->linear}, {"gradient", op->gradient},
-        {"flags", op->flags}, {"family", op->family}, {"attributes", op->attrs},
+        {"name", op->name},       {"plugin", op->owner},  {"summary", op->summary},
+        {"rule", op->rule},       {"linear", op->linear}, {"gradient", op->gradient},
+        {"flags", op->flags},     {"family", op->family}, {"attributes", op->attrs},
+        {"pattern", op->pattern},
     };
     for (size_t i = 0; i < sizeof pairs / sizeof pairs[0]; i++) {
         weft_text_print(text, "%s\"%s\": ", i ? ", " : "{", pairs[i][0]);
@@ -276,6 +280,7 @@ static void markdown_row(const weft_op_table *t, const weft_op_row *op, weft_tex
     add_cell(text, "", op->flags);
     add_cell(text, "", op->family);
     add_cell(text, "", op->attrs);
+    add_cell(text, "`", op->pattern);
     add_cell(text, "", weft_text_get(&kernels));
     text->size--; /* the blank behind the last bar */
     text->data[text->size] = '\0';
@@ -296,8 +301,8 @@ void weft_op_table_print(const weft_op_table *t, weft_op_form form, weft_text *t
 {
     if (form == WEFT_OPS_MARKDOWN)
         weft_text_add(text, "| op | of | what it computes | operands -> results | linear in | "
-                            "gradient | flags | family | attributes | kernels |\n"
-                            "|---|---|---|---|---|---|---|---|---|---|\n");
+                            "gradient | flags | family | attributes | pattern | kernels |\n"
+                            "|---|---|---|---|---|---|---|---|---|---|---|\n");
     const char *before = "[";
     for (int i = 0; i < t->n_ops && !text->out_of_memory; i++) {
         if (i < t->n_known && !has_kernel(t, t->ops[i].name))

@@ -10,7 +10,7 @@
 typedef struct weft_op_row {
     const char *name, *owner;                               /* owner: a plugin, or "core" */
     const char *summary, *rule, *linear, *gradient, *flags; /* gradient: statements by "; " */
-    const char *family, *attrs;                             /* family: empty where it is the name */
+    const char *family, *attrs, *pattern;                   /* family: empty where it is the name */
 } weft_op_row;
 
 typedef struct weft_kernel_row {

@@ -399,7 +399,7 @@ fixture_sources = \
 # For whole runs: apart, since one above is called cpu.
 run_fixture_sources = \
 	tests/fixtures/run/asks.c \
-	tests/fixtures/run/bold.c \
+	tests/fixtures/run/bad_join.c tests/fixtures/run/bold.c \
 	tests/fixtures/run/breaker.c \
 	tests/fixtures/run/careless.c \
 	tests/fixtures/run/documents.c \
@@ -425,7 +425,7 @@ run_fixture_sources = \
 	tests/fixtures/run/lazy_far.c tests/fixtures/run/one_kv.c \
 	tests/fixtures/run/order.c \
 	tests/fixtures/run/overrun.c \
-	tests/fixtures/run/own_block.c \
+	tests/fixtures/run/own_block.c tests/fixtures/run/own_join.c \
 	tests/fixtures/run/tally.c \
 	tests/fixtures/run/tilt.c \
 	tests/fixtures/run/transfers.c \
@@ -526,7 +526,7 @@ dist_check_SCRIPTS += \
 	tests/scripts/check-install \
 	tests/scripts/check-instructions \
 	tests/scripts/check-known-faults \
-	tests/scripts/check-kept \
+	tests/scripts/check-join tests/scripts/check-kept \
 	tests/scripts/check-later \
 	tests/scripts/check-later-faults \
 	tests/scripts/check-lists \

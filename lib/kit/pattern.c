@@ -20,8 +20,8 @@ typedef struct reader {
 
 static weft_status wrong(const reader *r, const char *what, const char *of, size_t size)
 {
-    return weft_fail(r->err, WEFT_ERR_INTERNAL, WEFT_NOWHERE, "op %s: pattern: %s%.*s",
-                     r->p->op->name, what, (int)size, of);
+    return weft_fail(r->err, WEFT_ERR_INPUT, WEFT_NOWHERE, "op %s: pattern: %s%.*s", r->p->op->name,
+                     what, (int)size, of);
 }
 
 static void skip(reader *r, const char *blanks)
@@ -114,8 +114,7 @@ static weft_status check_member(const reader *r, const weft_member *m, const cha
     if (!m->op || m->op->pattern)
         return wrong(r, m->op ? "a member has a pattern itself: " : "there is no op ", op, size);
     weft_rule_count(m->op, &n_ins, &n_outs);
-    if (strstr(m->op->rule ? m->op->rule : "", "..., ") == NULL && n_ins >= 0 &&
-        n_ins != m->n_ins && n_ins != m->n_ins + 1) /* `like` is none of its operands here */
+    if (n_ins >= 0 && n_ins != m->n_ins && n_ins != m->n_ins + 1) /* `like` is no operand here */
         return wrong(r, "this is not the number of operands of ", op, size);
     if (n_outs >= 0 && n_outs != m->n_outs)
         return wrong(r, "this is not the number of results of ", op, size);

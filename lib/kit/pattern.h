@@ -25,7 +25,7 @@ typedef struct weft_pattern {
     weft_member member[WEFT_PATTERN_MEMBERS];
 } weft_pattern;
 
-/* What cannot be read, or speaks of what there is not, is an internal error. */
+/* Fails with WEFT_ERR_INPUT where it cannot be read, or speaks of what there is not. */
 weft_status weft_pattern_read(const weft_ops *ops, const weft_op *op, weft_pattern *p,
                               weft_error *err);
 
