@@ -31,6 +31,8 @@ static const conform_case cases[] = {
     {.model = "llama3", .others = "sample", .ranks = 1, .threads = 1},
     {.model = "llama3", .others = "bf16 tp fsdp ac", .ranks = 4, .threads = 3},
     {.model = "gpt2", .others = "bf16 sample", .ranks = 1, .threads = 3},
+    {.model = "llama3", .others = "join", .ranks = 1, .threads = 1},
+    {.model = "llama3", .others = "bf16 ac join", .ranks = 1, .threads = 3},
 };
 
 /* ---- which nodes ---- */
