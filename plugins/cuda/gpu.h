@@ -169,6 +169,8 @@ typedef weft_status cuda_launcher(const weft_call *call, weft_error *err);
 cuda_launcher cuda_elementwise_launch, cuda_add_launch, cuda_bias_launch, cuda_chunk_launch,
     cuda_unchunk_launch;
 weft_status cuda_angles_prepare(const weft_call *call, void **state, weft_error *err);
+cuda_launcher cuda_add_norm_launch, cuda_norm_dx_dw_launch;
+bool cuda_norm_joins(const weft_call *call);
 cuda_launcher cuda_norm_launch, cuda_norm_dw_launch, cuda_angles_launch, cuda_rope_launch;
 cuda_launcher cuda_embedding_launch, cuda_embedding_dw_launch, cuda_loss_launch;
 cuda_launcher cuda_sum_launch, cuda_scalar_launch, cuda_adamw_launch, cuda_rows_launch;

@@ -196,6 +196,53 @@ weft_status cuda_norm_dw_launch(const weft_call *call, weft_error *err)
     return s;
 }
 
+/* ---- norms with what stands beside them ---- */
+
+/* Rows of bf16 that a block holds: others' are no faster together. */
+bool cuda_norm_joins(const weft_call *call)
+{
+    const int64_t width = cuda_width(&call->ins[0]);
+    bool whole = width % 8 == 0 && width <= 32 * CUDA_THREADS;
+    for (int i = 0; i < call->n_ins && whole; i++)
+        whole = call->ins[i].dtype == WEFT_BF16 || call->ins[i].n_dims == 1;
+    return whole && call->outs[0].dtype == WEFT_BF16;
+}
+
+/* x, d, w -> x + d, its norm */
+weft_status cuda_add_norm_launch(const weft_call *call, weft_error *err)
+{
+    static const norm_forms forms = {CUDA_KERNEL_add_norm_4, CUDA_KERNEL_add_norm_2,
+                                     CUDA_KERNEL_add_norm_4};
+    cuda_norm_args a = norm_args(call);
+    a.dy = cuda_view_of(&call->ins[1]);
+    a.w = cuda_view_of(&call->ins[2]);
+    a.sum = a.out;
+    a.out = cuda_view_of(&call->outs[1]);
+    return cuda_launch(call->queue, norm_form(&forms, a.width, true), &a,
+                       a.width > 0 ? cuda_row_blocks(a.rows) : 0, err);
+}
+
+/* x, w, dy -> dx, dw, by parts as dw alone */
+weft_status cuda_norm_dx_dw_launch(const weft_call *call, weft_error *err)
+{
+    static const norm_forms forms = {CUDA_KERNEL_norm_dx_dw_4, CUDA_KERNEL_norm_dx_dw_2,
+                                     CUDA_KERNEL_norm_dx_dw_4};
+    cuda_norm_args a = norm_args(call);
+    cuda_columns_args sums = {.out = cuda_view_of(&call->outs[1]),
+                              .parts = call->workspace,
+                              .width = a.width,
+                              .n_parts = n_parts(a.rows)};
+    a.w = cuda_view_of(&call->ins[1]);
+    a.dy = cuda_view_of(&call->ins[2]);
+    a.parts = (cuda_view){sums.parts, WEFT_F32};
+    weft_status s = cuda_check_workspace(call, cuda_columns_workspace(call), err);
+    if (!s)
+        s = cuda_launch(call->queue, norm_form(&forms, a.width, true), &a,
+                        a.width > 0 ? sums.n_parts : 0, err);
+    return s ? s
+             : cuda_launch(call->queue, CUDA_KERNEL_column_sums, &sums, (a.width + 31) / 32, err);
+}
+
 /* ---- rope ---- */
 
 bool cuda_angles_accepts(const weft_call *call)

@@ -32,10 +32,11 @@ typedef struct cuda_elementwise_args {
     int32_t accumulate, exact, whole;
 } cuda_elementwise_args;
 
-/* Norms: x, w, bias or dy; `stats` is [rows 2] f32, mean and 1 / deviation; `parts` as of columns.
+/* Norms: x, w, bias or dy (of a norm that adds: what x is added to, into `sum`); `stats` is [rows
+ * 2] f32, mean and 1 / deviation; `parts` as of columns.
  */
 typedef struct cuda_norm_args {
-    cuda_view x, w, bias, dy, out, parts;
+    cuda_view x, w, bias, dy, out, parts, sum;
     float *stats;
     int64_t rows, width;
     float eps;

@@ -79,6 +79,10 @@
     X(norm, norm_dx_4, 256)                                                                        \
     X(norm, norm_dw_2, 256)                                                                        \
     X(norm, norm_dw_4, 256)                                                                        \
+    X(norm, add_norm_2, 256)                                                                       \
+    X(norm, add_norm_4, 256)                                                                       \
+    X(norm, norm_dx_dw_2, 256)                                                                     \
+    X(norm, norm_dx_dw_4, 256)                                                                     \
     X(norm, norm_stats, 256)                                                                       \
     X(norm, column_parts, 256)                                                                     \
     X(norm, column_sums, 256)                                                                      \

@@ -210,6 +210,83 @@ template <int HELD> static __device__ inline void norm_dw_held(const cuda_norm_a
     store8(a.parts, blockIdx.x * a.width + e, (blockIdx.x + 1) * a.width, sum[c]);
 }
 
+/* The residual's sum, and its norm: x + d goes to `sum`, rounded as it is normed. */
+template <int HELD> static __device__ inline void add_norm_held(const cuda_norm_args &a)
+{
+    FOR_ROWS(row)
+    {
+        int64_t from = row * a.width;
+        eight<true> raw[HELD], d[HELD];
+        hold<HELD>(a, a.x, from, raw);
+        hold<HELD>(a, a.dy, from, d);
+        EACH_HELD(c, e)
+        {
+            float x[8], y[8];
+            widen8(raw[c], x);
+            widen8(d[c], y);
+            EACH8(k)
+            x[k] += y[k];
+            raw[c].u = narrow_bf16(x);
+            *(uint4 *)((uint16_t *)a.sum.data + from + e) = raw[c].u;
+        }
+        row_stats s = stats_held<HELD>(a, raw);
+        EACH_HELD(c, e)
+        {
+            float x[8], w[8];
+            widen8(raw[c], x);
+            load8_words(a.w, e, w);
+            EACH8(k)
+            x[k] = (x[k] - s.mean) * s.r * w[k];
+            store8_sum<true>(a.out, from + e, a.width, x, false, raw[c]);
+        }
+    }
+}
+
+/* Both gradients of an rms_norm, of rows that are read once: dx, and this block's part of dw. */
+template <int HELD> static __device__ inline void norm_dx_dw_held(const cuda_norm_args &a)
+{
+    float dw[HELD][8] = {};
+    FOR_ROWS(row)
+    {
+        int64_t from = row * a.width;
+        float x[8], w[8], g[8], sums[2] = {0.0f, 0.0f};
+        eight<true> raw[HELD], dy[HELD], was[HELD];
+        hold<HELD>(a, a.x, from, raw);
+        hold<HELD>(a, a.dy, from, dy);
+        if (a.accumulate)
+            hold<HELD>(a, a.out, from, was);
+        EACH_HELD(c, e)
+        {
+            load8_words(a.w, e, w);
+            widen8(raw[c], x);
+            widen8(dy[c], g);
+            EACH8(k)
+            {
+                sums[0] += x[k] * x[k];
+                sums[1] += g[k] * w[k] * x[k];
+            }
+        }
+        block_sums(sums);
+        const float n = (float)a.width, r = 1.0f / sqrtf(sums[0] / n + a.eps),
+                    gx_mean = sums[1] * r / n;
+        EACH_HELD(c, e)
+        {
+            load8_words(a.w, e, w);
+            widen8(raw[c], x);
+            widen8(dy[c], g);
+            EACH8(k)
+            {
+                const float normed = x[k] * r;
+                dw[c][k] += g[k] * normed;
+                x[k] = r * (g[k] * w[k] - normed * gx_mean);
+            }
+            store8_sum<true>(a.out, from + e, a.width, x, a.accumulate, was[c]);
+        }
+    }
+    EACH_HELD(c, e)
+    store8(a.parts, blockIdx.x * a.width + e, (blockIdx.x + 1) * a.width, dw[c]);
+}
+
 #define HOLDING(name, held)                                                                        \
     WEFT_KERNEL(name##_##held, cuda_norm_args, CUDA_THREADS)                                       \
     {                                                                                              \
@@ -222,6 +299,10 @@ HOLDING(norm_dx, 2)
 HOLDING(norm_dx, 4)
 HOLDING(norm_dw, 2)
 HOLDING(norm_dw, 4)
+HOLDING(add_norm, 2)
+HOLDING(add_norm, 4)
+HOLDING(norm_dx_dw, 2)
+HOLDING(norm_dx_dw, 4)
 
 /* ---- a row of any width ---- */
 

@@ -329,6 +329,25 @@ static void test_whole_rows(void **state)
         }
 }
 
+/* Norms with what stands beside them, of the widths that a block holds. */
+static void test_joined_norms(void **state)
+{
+    (void)state;
+    EACH(int64_t, width, 8, 2056, 8192)
+    EACH(int64_t, rows, 5, CUDA_PARTS + 3)
+    for (int op = 0; op < 2 && (rows == 5 || width == 8); op++) {
+        trial t;
+        in_halves(&t, op ? "rms_norm_dx_dw" : "add_rms_norm", op ? "xwx" : "xxw", rows, width);
+        t.tolerance = 1e-2; /* what is normed is rounded, and not so in the plain kernel of f64 */
+        trial_out(&t, WEFT_BF16, SIZES(1, rows, width));
+        if (op)
+            trial_out(&t, WEFT_F32, SIZES(width));
+        else
+            trial_out(&t, WEFT_BF16, SIZES(1, rows, width));
+        trial_check(&t);
+    }
+}
+
 /* More rows than parts: a block adds several, and of those that it reads at once some are none. */
 static void test_many_rows(void **state)
 {
@@ -401,6 +420,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_whole_elements),
         cmocka_unit_test(test_whole_heads),
         cmocka_unit_test(test_whole_rows),
+        cmocka_unit_test(test_joined_norms),
         cmocka_unit_test(test_many_rows),
         cmocka_unit_test(test_whole_vocabulary),
         cmocka_unit_test(test_frequent_ids),
