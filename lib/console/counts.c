@@ -186,3 +186,25 @@ weft_status weft_settings_check_keys(const weft_settings *settings, const weft_l
         }
     return status;
 }
+
+static bool drop_idle(weft_section *s)
+{
+    bool dropped = false;
+    for (int i = 0; s->params && i < s->params->n; i++) {
+        weft_checked *value = &s->params->values[i];
+        if (!value->given || value->param->flags & WEFT_PARAM_REQUIRED ||
+            weft_params_count(s->params, s->table, value->param))
+            continue;
+        value->given = false;
+        value->text = value->param->value ? value->param->value : "";
+        dropped = true;
+    }
+    return dropped;
+}
+
+void weft_settings_drop_idle(weft_settings *settings)
+{
+    for (weft_section *s = settings->sections; s; s = s->next)
+        while (drop_idle(s))
+            continue;
+}

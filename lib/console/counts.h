@@ -23,4 +23,7 @@ void weft_param_warn_idle(const char *section, const weft_param *param, const we
 weft_status weft_settings_check_keys(const weft_settings *settings, const weft_log *log,
                                      weft_error *err);
 
+/* Takes such keys as not set, and those that then do nothing, but for keys that must be. */
+void weft_settings_drop_idle(weft_settings *settings);
+
 #endif

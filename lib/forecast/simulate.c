@@ -217,7 +217,7 @@ void weft_timeline_sum_up(weft_timeline *out)
         last = fmax(last, to);
     }
     out->end = out->step_s > 0 ? (out->step_s - last) / out->step_s : 0;
-    out->bubble = last > first ? 1 - busy / ((last - first) * t->ranks) : 0;
+    out->bubble = last > first ? fmax(0, 1 - busy / ((last - first) * t->ranks)) : 0;
 }
 
 /* ---- memory ---- */

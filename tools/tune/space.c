@@ -284,18 +284,23 @@ static bool is_off(const tune_space *s, const char *section)
     return off && helps(s, section) && strcmp(section, "fsdp") != 0;
 }
 
-/* Those of plugins that are not wanted only where these are listed all the same. */
+/* "tp.degree=8"; NULL: of a plugin that is not wanted. */
+static const char *fixed_text(const tune_space *s, int i)
+{
+    char section[64];
+    const char *text = s->fixed->list[i].text;
+    snprintf(section, sizeof section, "%.*s", (int)strcspn(text, "."), text);
+    return is_off(s, section) ? NULL : text;
+}
+
+/* all: where plugins that are not wanted are listed, too. */
 static weft_status add_fixed(const tune_space *s, bool all, weft_pool *pool, weft_cli_options *to,
                              weft_error *err)
 {
     weft_status status = WEFT_OK;
-    for (int i = 0; i < s->fixed->n && !status; i++) {
-        char section[64];
-        const char *text = s->fixed->list[i].text;
-        snprintf(section, sizeof section, "%.*s", (int)strcspn(text, "."), text);
-        if (all || !is_off(s, section))
-            status = add_edit(pool, to, WEFT_CLI_SET, "--fix", text, err);
-    }
+    for (int i = 0; i < s->fixed->n && !status; i++)
+        if (all || fixed_text(s, i))
+            status = add_edit(pool, to, WEFT_CLI_SET, "--fix", s->fixed->list[i].text, err);
     return status;
 }
 
@@ -503,27 +508,30 @@ static char *helper_name(weft_pool *pool, const char *with)
     return weft_pool_format(pool, "%.*s", (int)strcspn(with, "@"), with);
 }
 
+static const char *blank(const weft_text *text, size_t from)
+{
+    return text->size > from ? " " : "";
+}
+
 void tune_choice_print(const tune_space *s, const tune_choice *c, weft_text *text)
 {
     weft_pool pool = {0};
-    bool first = true;
+    const size_t from = text->size;
     for (int i = 0; i < s->n_with; i++) {
         const char *name = helper_name(&pool, s->with[i]);
-        if (!name || !is_helper(s, c, name))
-            continue;
-        weft_text_print(text, "%s+%s", first ? "" : " ", name);
-        first = false;
+        if (name && is_helper(s, c, name))
+            weft_text_print(text, "%s+%s", blank(text, from), name);
     }
     weft_pool_release(&pool);
-    for (int i = 0; i < s->n_keys; i++) {
-        if (!is_set(s, c, i))
-            continue;
-        weft_text_print(text, "%s%s.%s=%s", first ? "" : " ", s->keys[i].section, s->keys[i].key,
-                        s->keys[i].values[c->at[i]]);
-        first = false;
-    }
-    if (first)
-        weft_text_add(text, s->fixed->n ? "as the INI and --fix have it" : "as the INI has it");
+    for (int i = 0; i < s->fixed->n; i++)
+        if (fixed_text(s, i))
+            weft_text_print(text, "%s%s", blank(text, from), fixed_text(s, i));
+    for (int i = 0; i < s->n_keys; i++)
+        if (is_set(s, c, i))
+            weft_text_print(text, "%s%s.%s=%s", blank(text, from), s->keys[i].section,
+                            s->keys[i].key, s->keys[i].values[c->at[i]]);
+    if (text->size == from)
+        weft_text_add(text, "as the INI has it");
 }
 
 weft_status tune_choice_edits(const tune_space *s, const tune_choice *c, int64_t depth,

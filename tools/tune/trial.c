@@ -99,10 +99,9 @@ static weft_status judge(const weft_plan *plan, tune_result *out, weft_error *er
         s = weft_plan_forecast_like(plan, &slower, &f, &slow, err);
     if (!s) {
         const double peak = r.rates.peak[WEFT_BF16];
-        const double idle = mean_idle(f.timeline);
         out->step_s = f.step_s;
         out->worst_s = out->whole ? slow.step_s : f.step_s;
-        out->idle = f.step_s > 0 ? fmax(0, idle / f.step_s) : 0;
+        out->bubble = f.timeline->bubble;
         out->tokens_s = (double)plan->units / f.step_s;
         out->unit = plan->unit;
         out->mfu = peak > 0 ? (f.model_flops - f.model_attention / 2) / (f.step_s * peak) : 0;
@@ -110,7 +109,7 @@ static weft_status judge(const weft_plan *plan, tune_result *out, weft_error *er
         out->profile = r.rates.hash;
         out->room = (double)weft_plan_room(plan);
         out->identity = weft_plan_identity(plan, &f);
-        name_bound(&f, idle, out);
+        name_bound(&f, mean_idle(f.timeline), out);
         if (out->whole)
             weft_forecast_release(plan, &slow);
     }

@@ -2,6 +2,7 @@
 /* weft tune: the command. */
 #include "tune.h"
 #include "console/columns.h"
+#include "console/counts.h"
 #include "forecast/forecast.h"
 #include "processors.h"
 #include "session.h"
@@ -110,7 +111,7 @@ static void add_row(weft_columns *c, const tune_search *s, int i)
         add_bytes(c, s->room - r->bytes);
     else
         weft_columns_add(c, "-");
-    weft_text_print(&c->cells, "%.1f %%", 100 * r->idle);
+    weft_text_print(&c->cells, "%.1f %%", 100 * r->bubble);
     weft_columns_next(c);
     add_bytes(c, r->sent);
     weft_text_print(&c->cells, "%s %.0f %%", r->bound, 100 * r->bound_share);
@@ -244,8 +245,10 @@ static weft_status print_ini(const tune_search *s, weft_text *text, weft_error *
     session.log = weft_cli_log_init(&session.sink, WEFT_LOG_ERROR);
     if (!status)
         status = weft_plugins_load(session.settings, &session.log, &session.plugins, err);
-    if (!status)
+    if (!status) {
+        weft_settings_drop_idle(session.settings);
         weft_settings_print(session.settings, false, true, text);
+    }
     weft_session_release(&session);
     weft_pool_release(&pool);
     return status;

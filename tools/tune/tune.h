@@ -52,7 +52,7 @@ typedef struct tune_result {
     bool refused, whole; /* whole: as `weft plan` plans it, not judged by a part, or roughly */
     double step_s, worst_s;
     double bytes;         /* of the rank that holds most, with what libraries take */
-    double idle;          /* the share of all ranks' time in which they wait for other stages */
+    double bubble;        /* weft_timeline.bubble */
     double sent;          /* bytes, of a step and rank */
     double tokens_s, mfu; /* in tokens or samples, `unit` */
     const char *unit;
@@ -83,7 +83,8 @@ int64_t tune_number(const tune_space *space, const tune_choice *choice, const ch
 bool tune_key_counts(const tune_space *space, const tune_choice *choice, int key);
 /* How many keys differ from the INI. */
 int tune_choice_changes(const tune_space *space, const tune_choice *choice);
-/* Appends "tp.degree=8", ... of what differs from the INI. */
+/* Appends "tp.degree=8", ... of what differs from the INI, and what --fix says of plugins that are
+ * listed: with these a plan is this one. */
 void tune_choice_print(const tune_space *space, const tune_choice *choice, weft_text *text);
 /* The choice as edits behind the user's; strings are in `pool`. depth: blocks; 0: all. */
 weft_status tune_choice_edits(const tune_space *space, const tune_choice *choice, int64_t depth,
