@@ -46,7 +46,7 @@ typedef struct ac_node {
  * made again of kept ones, or of any. It lies where another value was kept, or somewhere of its
  * own. */
 typedef struct ac_wait {
-    int with, host;       /* values; with: -1: it waits in any case */
+    int with, host;       /* values; -1: it waits in any case; it has a place of its own */
     int64_t there, alone; /* bytes beside those that the values say */
 } ac_wait;
 

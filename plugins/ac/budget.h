@@ -66,9 +66,9 @@ struct ac_budget {
     bool known;    /* seconds are of a device that says what it reaches */
 };
 
-/* A gradient that waits in the place of a kept value. */
+/* A gradient that waits, in the place of a kept value or with what is always made again. */
 typedef struct ac_waiting {
-    int with, host; /* ids; with: -1: it waits in any case */
+    int with, host; /* ids; -1: it waits in any case; it has a place of its own */
     int64_t bytes;
     struct ac_waiting *next;
 } ac_waiting;
@@ -79,13 +79,13 @@ typedef struct ac_sight {
     bool *read;      /* by the backward */
     bool *there;     /* its maker is a node of the forward still */
     int64_t *places;
-    bool *late;          /* gradients of weights read it when the backward is over */
-    int64_t *beside;     /* bytes of gradients that wait for that with it, somewhere of their own */
-    bool *counted;       /* by id of the trained graph: a gradient that waits, and is counted */
-    double *lost;        /* by layer: seconds of nodes that stand for one of the placed graph */
-    int64_t *waiting;    /* by layer: micro-batches whose backward's gradients wait at once */
-    ac_waiting **hosted; /* by layer: those that lie where one of its values was kept */
-    bool *own;           /* by id of the trained graph: it is the first in a buffer of the arena */
+    bool *late;         /* gradients of weights read it when the backward is over */
+    int64_t *beside;    /* bytes of gradients that wait for that with it, somewhere of their own */
+    bool *counted;      /* by id of the trained graph: a gradient that waits, and is counted */
+    double *lost;       /* by layer: seconds of nodes that stand for one of the placed graph */
+    int64_t *waiting;   /* by layer: micro-batches whose backward's gradients wait at once */
+    ac_waiting **waits; /* by layer */
+    bool *own;          /* by id of the trained graph: it is the first in a buffer of the arena */
 } ac_sight;
 
 /* ---- late.c: gradients of weights that wait until the backward is over ---- */

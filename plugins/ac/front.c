@@ -79,27 +79,28 @@ static bool is_needed(const search *s, const ac_node *n)
     return false;
 }
 
-/* Do gradients of weights that read a value that is made again wait until the backward is over, for
- * which it is held? If it is made of what is kept, and no larger; or all do. */
-static bool is_waited_with(const search *s, int value)
-{
-    const ac_node *n = &s->block->nodes[s->block->values[value].maker];
-    int64_t room = 0;
-    if (s->block->all)
-        return true;
-    for (int i = 0; i < n->n_ins; i++) {
-        const ac_value *v = &s->block->values[n->ins[i]];
-        if (v->maker >= 0 && !ac_has(&s->kept, v->maker))
-            return false;
-        room += v->one;
-    }
-    return s->block->values[value].one <= room;
-}
-
 static bool is_kept(const search *s, int value)
 {
     const int maker = s->block->values[value].maker;
     return maker < 0 || ac_has(&s->kept, maker);
+}
+
+/* Do gradients of weights that read a value that is made again wait until the backward is over, for
+ * which it is held? If it is made of what is kept, and no larger; or all do. And if it is always
+ * made again, but nothing else of it: then that waits, too, and what it is made of is held. */
+static bool is_waited_with(const search *s, int value)
+{
+    const ac_node *n = &s->block->nodes[s->block->values[value].maker];
+    const bool later = n->always && !s->wanted[value];
+    int64_t room = 0;
+    if (s->block->all)
+        return true;
+    for (int i = 0; i < n->n_ins; i++) {
+        if (!is_kept(s, n->ins[i]) && !(later && is_waited_with(s, n->ins[i])))
+            return false;
+        room += s->block->values[n->ins[i]].one;
+    }
+    return later || s->block->values[value].one <= room;
 }
 
 /* When it is known what is kept: bytes that wait until the backward is over. */
@@ -113,7 +114,7 @@ static int64_t held_bytes(const search *s)
     for (int i = 0; i < b->n_waits; i++) {
         const ac_wait *w = &b->waits[i];
         if (w->with < 0 || is_kept(s, w->with) || is_waited_with(s, w->with))
-            held += is_kept(s, w->host) ? w->there : w->alone;
+            held += w->host >= 0 && is_kept(s, w->host) ? w->there : w->alone;
     }
     return held;
 }

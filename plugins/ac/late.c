@@ -30,14 +30,36 @@ static const weft_value *find_host(const ac_budget *a, const ac_sight *s, const 
     return is_of_block(a, v) ? v : NULL;
 }
 
+static bool is_like(const weft_node *again, const weft_node *n)
+{
+    return n->phase == WEFT_FORWARD && n->op == again->op && n->block == again->block &&
+           n->n_ins == again->n_ins && n->n_outs == again->n_outs && n->n_steps == again->n_steps;
+}
+
+/* A value of a block: v, or the one that v is made again for; NULL: it is neither. */
+static const weft_value *find_original(const ac_budget *a, const weft_value *v)
+{
+    if (is_of_block(a, v))
+        return v;
+    const weft_node *again = v->node;
+    const weft_value *from =
+        again->phase == WEFT_RECOMPUTE && again->n_ins > 0 ? find_original(a, again->ins[0]) : NULL;
+    for (int i = 0; from && i < from->n_uses; i++) {
+        const weft_use *u = &from->uses[i];
+        if (u->operand == 0 && is_like(again, u->node))
+            return is_of_block(a, u->node->outs[v->result]) ? u->node->outs[v->result] : NULL;
+    }
+    return NULL;
+}
+
 static bool add_waiting(ac_budget *a, ac_sight *s, const weft_value *with, const weft_value *host,
                         int64_t bytes)
 {
-    ac_waiting *w = ac_take(a, 1, sizeof *w);
+    ac_waiting *w = ac_take(a, 1, sizeof *w), **list = &s->waits[(host ? host : with)->node->block];
     if (!w)
         return false;
-    *w = (ac_waiting){with ? with->id : -1, host->id, bytes, s->hosted[host->node->block]};
-    s->hosted[host->node->block] = w;
+    *w = (ac_waiting){with ? with->id : -1, host ? host->id : -1, bytes, *list};
+    *list = w;
     return true;
 }
 
@@ -46,8 +68,11 @@ static bool count_beside(ac_budget *a, const weft_graph *g, const weft_node *n, 
                          ac_sight *s)
 {
     const weft_value *with = NULL;
-    for (int i = 0; i < n->n_ins && !with; i++)
-        with = is_of_block(a, n->ins[i]) ? n->ins[i] : NULL;
+    bool again = false;
+    for (int i = 0; i < n->n_ins && !with; i++) {
+        with = find_original(a, n->ins[i]);
+        again = with && with != n->ins[i];
+    }
     for (int i = 0; i < n->n_ins && alone == !with; i++) {
         const weft_value *v = n->ins[i];
         if (v->node->part != WEFT_PART_B || v->node->phase != WEFT_BACKWARD || s->counted[v->id])
@@ -55,9 +80,9 @@ static bool count_beside(ac_budget *a, const weft_graph *g, const weft_node *n, 
         const weft_value *host = find_host(a, s, v);
         const int64_t bytes = weft_value_part_bytes(g, v);
         s->counted[v->id] = true;
-        if (host && !add_waiting(a, s, with, host, bytes))
+        if ((host || again) && !add_waiting(a, s, with, host, bytes))
             return false;
-        if (!host && with)
+        if (!host && with && !again)
             s->beside[with->id] += bytes;
     }
     return true;
@@ -92,19 +117,26 @@ static weft_status add_waits(ac_budget *a, ac_layer *l, const ac_sight *s, int64
     const int64_t waiting_places = s->waiting[l->number] ? s->waiting[l->number] : 1;
     ac_block *b = &l->block;
     int n = 0;
-    for (const ac_waiting *w = s->hosted[l->number]; w; w = w->next)
+    for (const ac_waiting *w = s->waits[l->number]; w; w = w->next)
         n++;
     ac_wait *list = ac_take(a, (size_t)n, sizeof *list);
     if (!list)
         return weft_fail_memory(err);
     b->waits = list;
-    for (const ac_waiting *w = s->hosted[l->number]; w; w = w->next) {
-        const int host = find_value(b, w->host), with = w->with < 0 ? -1 : find_value(b, w->with);
-        const int64_t there = s->late[w->host] ? 0 : (late - kept) * w->bytes,
-                      alone = waiting_places * w->bytes, least = there < alone ? there : alone;
-        if (host < 0 || (w->with >= 0 && with < 0))
+    for (const ac_waiting *w = s->waits[l->number]; w; w = w->next) {
+        const int host = find_value(b, w->host), with = find_value(b, w->with);
+        if ((w->host >= 0 && host < 0) || (w->with >= 0 && with < 0))
             continue;
-        if (with >= 0) {
+        const bool always =
+            with < 0 || (b->values[with].maker >= 0 && b->nodes[b->values[with].maker].always);
+        const int64_t alone = waiting_places * w->bytes,
+                      there = host < 0           ? alone
+                              : s->late[w->host] ? 0
+                                                 : (late - kept) * w->bytes,
+                      least = always          ? 0
+                              : there < alone ? there
+                                              : alone;
+        if (!always) {
             b->values[with].bytes += b->values[with].maker >= 0 ? least : 0;
             b->values[with].held += least;
         }

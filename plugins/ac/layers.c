@@ -355,13 +355,13 @@ weft_status ac_look(ac_budget *a, weft_plan *plan, weft_error *err)
                   .beside = weft_alloc_zero(values, sizeof(int64_t)),
                   .counted = weft_alloc_zero((size_t)weft_graph_values(g) + 1, 1),
                   .own = weft_alloc_zero((size_t)weft_graph_values(g) + 1, 1),
-                  .hosted = weft_alloc_zero(layers, sizeof(ac_waiting *)),
+                  .waits = weft_alloc_zero(layers, sizeof(ac_waiting *)),
                   .lost = weft_alloc_zero(layers, sizeof(double)),
                   .waiting = weft_alloc_zero(layers, sizeof(int64_t))};
     weft_planned *p = weft_alloc_zero((size_t)pipe.ranks + 1, sizeof *p);
     a->stages = ac_take(a, (size_t)pipe.ranks, sizeof *a->stages);
     weft_status status = s.seconds && s.read && s.there && s.places && s.late && s.beside &&
-                                 s.counted && s.own && s.hosted && s.lost && s.waiting && p &&
+                                 s.counted && s.own && s.waits && s.lost && s.waiting && p &&
                                  a->stages
                              ? WEFT_OK
                              : weft_fail_memory(err);
@@ -410,7 +410,7 @@ weft_status ac_look(ac_budget *a, weft_plan *plan, weft_error *err)
     weft_free(s.beside);
     weft_free(s.counted);
     weft_free(s.own);
-    weft_free(s.hosted);
+    weft_free(s.waits);
     weft_free(s.lost);
     weft_free(s.waiting);
     return status;

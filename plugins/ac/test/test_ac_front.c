@@ -58,10 +58,11 @@ static void make(random_block *r, uint64_t seed)
     r->block.n_waits = seed % 2 ? 2 : 0;
     r->block.all = seed % 4 == 3;
     for (int i = 0; i < r->block.n_waits; i++)
-        r->waits[i] = (ac_wait){.with = below(seed, &at, r->block.n_values + 1) - 1,
-                                .host = 3 + below(seed, &at, r->block.n_values - 3),
-                                .there = below(seed, &at, 4),
-                                .alone = below(seed, &at, 4)};
+        r->waits[i] = (ac_wait){
+            .with = below(seed, &at, r->block.n_values + 1) - 1,
+            .host = below(seed, &at, 4) ? 3 + below(seed, &at, r->block.n_values - 3) : -1,
+            .there = below(seed, &at, 4),
+            .alone = below(seed, &at, 4)};
 }
 
 /* No set is better than the front, and every point of it is what it says. */
@@ -161,6 +162,38 @@ static void test_what_waits(void **state)
     assert_int_equal(ac_weigh(&block, &second).bytes, 25);
 }
 
+/* A chain of three, the second of which is always made again, and larger than what it is made of.
+ * The gradient that is read with it waits if the first is kept and the third is, too: then nothing
+ * else is computed again of it. */
+static void test_what_waits_with_gathers(void **state)
+{
+    static const int ins[3][1] = {{0}, {1}, {2}}, outs[3][1] = {{1}, {2}, {3}};
+    ac_node nodes[3];
+    ac_value values[4] = {{.maker = -1, .read = true},
+                          {.maker = 0, .bytes = 10, .one = 5, .id = 1, .read = true},
+                          {.maker = 1, .bytes = 90, .one = 9, .id = 2},
+                          {.maker = 2, .bytes = 40, .one = 8, .id = 3, .read = true}};
+    const ac_wait in_place = {.with = 2, .host = 3, .there = 3, .alone = 7},
+                  alone = {.with = 2, .host = -1, .there = 7, .alone = 7};
+    ac_block block = {.nodes = nodes, .n_nodes = 3, .values = values, .n_values = 4, .n_waits = 1};
+    const ac_set first = {{1}}, third = {{4}}, both = {{5}};
+    (void)state;
+    for (int i = 0; i < 3; i++)
+        nodes[i] = (ac_node){.seconds = 1,
+                             .ins = ins[i],
+                             .outs = outs[i],
+                             .n_ins = 1,
+                             .n_outs = 1,
+                             .always = i == 1};
+    block.waits = &in_place;
+    assert_int_equal(ac_weigh(&block, &both).bytes, 53);
+    assert_int_equal(ac_weigh(&block, &third).bytes, 40);
+    assert_int_equal(ac_weigh(&block, &first).bytes, 10);
+    block.waits = &alone;
+    assert_int_equal(ac_weigh(&block, &both).bytes, 57);
+    assert_int_equal(ac_weigh(&block, &third).bytes, 40);
+}
+
 static void test_sums(void **state)
 {
     (void)state;
@@ -206,6 +239,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_by_hand),
         cmocka_unit_test(test_what_waits),
+        cmocka_unit_test(test_what_waits_with_gathers),
         cmocka_unit_test(test_fronts),
         cmocka_unit_test(test_sums),
     };
