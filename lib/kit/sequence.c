@@ -69,11 +69,15 @@ void weft_set_seq_order(weft_graph *g, const int32_t *order, int64_t n)
         return;
     }
     int32_t *kept = weft_pool_alloc(&g->pool, (size_t)n * sizeof *kept);
-    if (!kept) {
+    int32_t *ends = weft_pool_alloc(&g->pool, (size_t)n * sizeof *ends);
+    if (!kept || !ends) {
         weft_fail_memory(&g->error);
         return;
     }
     memcpy(kept, order, (size_t)n * sizeof *kept);
+    for (int64_t i = n - 1; i >= 0; i--)
+        ends[i] = i + 1 < n && order[i + 1] == order[i] + 1 ? ends[i + 1] : (int32_t)(i + 1);
     g->seq_order = kept;
+    g->seq_ends = ends;
     g->seq_order_by = g->by;
 }

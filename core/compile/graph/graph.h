@@ -125,6 +125,7 @@ struct weft_graph {
     const char *storage_by[WEFT_MAX_AXES]; /* of each: who added it */
     const char *gathered_by;  /* who makes weights whole that are stored in shards, once placed */
     const int32_t *seq_order; /* see weft_set_seq_order; NULL: as it is */
+    const int32_t *seq_ends;  /* by place in memory: behind the run that it is in */
     const char *seq_order_by;
     weft_axes regather;
     const char *regather_by;

@@ -6,13 +6,12 @@
 /* Places count up where the sequence is in order. More than two runs are none. */
 static void count_places(const weft_graph *g, const weft_tensor *t, weft_facts *facts)
 {
-    for (int64_t i = 0, before = -2, place; i < t->size[0]; i++, before = place) {
-        place = weft_seq_place(g, t->lo[0] + i);
-        if (place != before + 1 && facts->runs++ < 2) {
-            facts->second = i;
-            facts->first[facts->runs - 1] = place;
+    const int64_t end = t->lo[0] + t->size[0];
+    for (int64_t i = t->lo[0]; i < end && facts->runs <= 2; i = g->seq_ends ? g->seq_ends[i] : end)
+        if (facts->runs++ < 2) {
+            facts->second = i - t->lo[0];
+            facts->first[facts->runs - 1] = weft_seq_place(g, i);
         }
-    }
     facts->runs = facts->runs > 2 ? 0 : facts->runs;
 }
 
