@@ -26,6 +26,7 @@ weft_SOURCES = \
 	cli/probe.c \
 	cli/processors.c \
 	cli/record.c \
+	cli/room.c \
 	cli/output.c \
 	cli/session.c \
 	cli/shared.c \
@@ -43,6 +44,7 @@ weft_SOURCES = \
 	cli/plan_trace.h \
 	cli/probe.h \
 	cli/processors.h \
+	cli/room.h \
 	cli/record.h \
 	cli/session.h \
 	cli/shared.h \
@@ -124,3 +126,8 @@ cli/commit.c: FORCE
 	    if cmp -s $@.new $@; then rm $@.new; else mv $@.new $@; fi
 CLEANFILES += cli/commit.c
 EXTRA_DIST += $(templates) cli/README.md cli/launch/README.md cli/study/README.md
+
+check_PROGRAMS += tests/unit/cli/test_room
+tests_unit_cli_test_room_SOURCES = tests/unit/cli/test_room.c cli/room.c cli/processors.c
+tests_unit_cli_test_room_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir) -I$(top_srcdir)/cli
+tests_unit_cli_test_room_LDADD = $(TEST_LIBS)

@@ -10,16 +10,16 @@
 #include <unistd.h>
 
 #include <weft/base.h>
+#include <weft/files.h>
 #include <weft/random.h>
 
 /* ---- quotas ---- */
 
-/* What the file of a cgroup begins with: up to two words. */
-static int read_words(const char *root, const char *controller, const char *group, size_t n,
-                      const char *name, double *first, double *second)
+/* What the file of a control group begins with: up to two words. */
+static int read_words(const char *folder, const char *name, double *first, double *second)
 {
     char words[2][32];
-    char *path = weft_format("%s%s%.*s/%s", root, controller, (int)n, group, name);
+    char *path = weft_format("%s/%s", folder, name);
     FILE *f = path ? fopen(path, "re") : NULL;
     int got = f ? fscanf(f, "%31s %31s", words[0], words[1]) : 0;
     if (f)
@@ -32,85 +32,30 @@ static int read_words(const char *root, const char *controller, const char *grou
     return got > 0 ? got : 0;
 }
 
-/* A cgroup's path is not the same in every container that sees it, its number is. */
-static uint64_t id_of(const char *root, const char *controller, const char *group, size_t n)
-{
-    struct stat info;
-    char *path = weft_format("%s%s%.*s/", root, controller, (int)n, group);
-    uint64_t id = path && stat(path, &info) == 0 ? (uint64_t)info.st_ino : 0;
-    weft_free(path);
-    return id;
-}
-
-/* What one cgroup allows. group: the first n bytes of a path. */
-static weft_quota quota_of(const char *root, const char *controller, const char *group, size_t n)
-{
-    double quota = 0, period = 0;
-    bool has =
-        *controller
-            ? read_words(root, controller, group, n, "cpu.cfs_quota_us", &quota, &period) > 0 &&
-                  read_words(root, controller, group, n, "cpu.cfs_period_us", &period, &period) > 0
-            : read_words(root, "", group, n, "cpu.max", &quota, &period) == 2;
-    if (!has || quota <= 0 || period <= 0)
-        return (weft_quota){0};
-    return (weft_quota){quota / period, id_of(root, controller, group, n)};
-}
-
 static weft_quota lesser(weft_quota a, weft_quota b)
 {
     return a.processors == 0 || (b.processors > 0 && b.processors < a.processors) ? b : a;
 }
 
-/* The smallest from a group up to the root. */
-static weft_quota least_quota(const char *root, const char *controller, const char *group)
+/* What one group allows. Its path is not the same in every container that sees it, its number is.
+ */
+static void read_quota(void *ctx, const char *folder, bool version_1)
 {
-    size_t n = strlen(group);
-    weft_quota least = quota_of(root, controller, group, n);
-    while (n > 0)
-        if (group[--n] == '/')
-            least = lesser(least, quota_of(root, controller, group, n));
-    return least;
+    weft_quota *least = ctx;
+    double quota = 0, period = 0;
+    struct stat info;
+    const bool has = version_1 ? read_words(folder, "cpu.cfs_quota_us", &quota, &period) > 0 &&
+                                     read_words(folder, "cpu.cfs_period_us", &period, &period) > 0
+                               : read_words(folder, "cpu.max", &quota, &period) == 2;
+    if (has && quota > 0 && period > 0)
+        *least = lesser(*least, (weft_quota){quota / period,
+                                             stat(folder, &info) == 0 ? (uint64_t)info.st_ino : 0});
 }
 
-/* Is a word one of those between commas? */
-static bool lists(const char *words, const char *word)
+weft_quota weft_cli_quota(const char *root)
 {
-    size_t n = strlen(word);
-    for (; words; words = strchr(words, ',')) {
-        words += *words == ',';
-        if (strncmp(words, word, n) == 0 && (words[n] == ',' || !words[n]))
-            return true;
-    }
-    return false;
-}
-
-/* A line is "number:controllers:path"; version 2 has no controllers. */
-static weft_quota quota_of_line(char *line, const char *root)
-{
-    line[strcspn(line, "\n")] = '\0';
-    char *controllers = strchr(line, ':');
-    char *path = controllers ? strchr(controllers + 1, ':') : NULL;
-    if (!path)
-        return (weft_quota){0};
-    *path++ = '\0';
-    controllers++;
-    const char *group = strcmp(path, "/") == 0 ? "" : path;
-    if (!*controllers)
-        return least_quota(root, "", group);
-    if (lists(controllers, "cpu"))
-        return lesser(least_quota(root, "/cpu", group), least_quota(root, "/cpu,cpuacct", group));
-    return (weft_quota){0};
-}
-
-weft_quota weft_cli_quota(const char *groups, const char *root)
-{
-    char line[4096];
     weft_quota least = {0};
-    FILE *f = fopen(groups, "re");
-    while (f && fgets(line, sizeof line, f))
-        least = lesser(least, quota_of_line(line, root));
-    if (f)
-        fclose(f);
+    weft_visit_groups(root, "cpu", read_quota, &least);
     return least;
 }
 
@@ -157,13 +102,17 @@ static int read_task(void)
     return text && end != text && !*end && n > 0 && n <= 1 << 20 ? (int)n : 0;
 }
 
+uint64_t weft_cli_host_id(void)
+{
+    return add_file(weft_hash_name("processors"), "/proc/sys/kernel/random/boot_id");
+}
+
 weft_processors weft_cli_processors(void)
 {
-    const uint64_t host = add_file(weft_hash_name("processors"), "/proc/sys/kernel/random/boot_id");
+    const uint64_t host = weft_cli_host_id();
     weft_processors p = {.mask_id = host, .task = read_task()};
     p.mask = count_mask(&p.mask_id);
-    weft_quota q = lesser(weft_cli_quota("/proc/self/cgroup", "/sys/fs/cgroup"),
-                          weft_cli_quota("/proc/self/cgroup", "/sys/fs/cgroup/unified"));
+    const weft_quota q = weft_cli_quota("");
     p.quota = (int)ceil(fmin(q.processors, 1 << 20));
     p.quota_id = weft_hash_bytes(host, &q.id, sizeof q.id);
     return p;

@@ -24,9 +24,11 @@ typedef struct weft_quota {
     uint64_t id;       /* of the cgroup that has it */
 } weft_quota;
 
-/* Processors that the cgroups of a process allow. groups: /proc/self/cgroup or a file like it;
- * root: where cgroups are mounted. A quota counts for all groups below it, so the smallest on the
- * way to the root is taken; version 1 and 2. */
-weft_quota weft_cli_quota(const char *groups, const char *root);
+/* Processors that the control groups of this process allow. root: as of weft_visit_groups. A quota
+ * counts for all groups below it, so the smallest on the way to the root is taken. */
+weft_quota weft_cli_quota(const char *root);
+
+/* The same number: the same host, whatever containers call it. */
+uint64_t weft_cli_host_id(void);
 
 #endif

@@ -10,6 +10,7 @@
 #include "lock.h"
 #include "net/digest.h"
 #include "record.h"
+#include "room.h"
 #include "shared.h"
 
 #include <errno.h>
@@ -258,6 +259,9 @@ static weft_status prepare(weft_rank *rank, training *t, bool waits)
     s = s ? s : weft_about_init(&about, rank);
     s = s ? s
           : weft_rank_agree(rank, "looking at the run folder", take_folder(rank, waits, &t->lock));
+    s = s ? s
+          : weft_rank_agree(rank, "looking at the hosts' memory",
+                            weft_cli_check_room(rank, t->plan));
     s = s ? s
           : weft_rank_agree(rank, "opening plugins",
                             weft_plugins_open(session->plugins, &rank->err));

@@ -6,10 +6,12 @@ lib_libkit_la_SOURCES = \
 	lib/kit/boxes.c \
 	lib/kit/builder.c \
 	lib/kit/cache.c \
+	lib/kit/control_groups.c \
 	lib/kit/costs.c \
 	lib/kit/far.c \
 	lib/kit/gradients.c \
 	lib/kit/head.c \
+	lib/kit/host_room.c \
 	lib/kit/join.c \
 	lib/kit/json.c \
 	lib/kit/loss.c \

@@ -79,6 +79,26 @@ typedef struct weft_safetensor {
 weft_status weft_write_safetensors(const char *path, const weft_safetensor *tensors, int n,
                                    const char *const *metadata, weft_error *err);
 
+/* ---- what the host allows ---- */
+
+/* root of these: "", or a folder with files as /proc and /sys have. */
+
+/* One group; folder: where its files are. */
+typedef void weft_visit_group(void *ctx, const char *folder, bool version_1);
+/* All control groups that this process is in and that a controller, as "cpu", may have limits for:
+ * from each up to its root. One that cannot be seen, or has no files, is visited, too. */
+void weft_visit_groups(const char *root, const char *controller, weft_visit_group *visit,
+                       void *ctx);
+
+/* Bytes of the host's memory that this process may still take; SIZE_MAX: nobody says. */
+typedef struct weft_host_room {
+    size_t machine;     /* what is unused, or easily given back, and swap */
+    size_t group;       /* of the control group that leaves least */
+    size_t group_limit; /* what that group may have in all */
+    uint64_t group_id;  /* of one host, the same number is the same group */
+} weft_host_room;
+weft_host_room weft_find_host_room(const char *root);
+
 #ifdef __cplusplus
 }
 #endif

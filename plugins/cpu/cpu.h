@@ -26,16 +26,6 @@ struct weft_queue {
 /* Some 10 us. A thread that still spins is there at once, one that sleeps in 20 to 40 us. */
 #define CPU_GRAIN 1e6
 
-/* ---- memory ---- */
-
-typedef struct cpu_room {
-    size_t bytes;  /* SIZE_MAX: nobody says */
-    bool of_group; /* a control group has less left than the machine */
-} cpu_room;
-
-/* What this process may still take. root: "", or a folder with files as /proc and /sys have. */
-cpu_room cpu_find_room(const char *root);
-
 /* ---- threads (team.c) ---- */
 
 /* OpenMP's settings of the calling thread as they were. */

@@ -8,7 +8,6 @@ plugins_cpu_libcpu_la_SOURCES = \
 	plugins/cpu/isa_avx512bf16.c \
 	plugins/cpu/isa_generic.c \
 	plugins/cpu/kernels.c \
-	plugins/cpu/memory.c \
 	plugins/cpu/newton_schulz.c \
 	plugins/cpu/peak.c \
 	plugins/cpu/plugin.c \
@@ -74,12 +73,6 @@ plugins_cpu_test_test_cpu_kernels_LDADD = plugins/cpu/libcpu.la $(DNNL_LIBS) $(L
 plugins_cpu_test_test_cpu_kernels_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/plugins/cpu \
 	-I$(top_srcdir)/tests/lib
 plugins_cpu_test_test_cpu_kernels_CFLAGS = $(AM_CFLAGS) $(OPENMP_CFLAGS)
-
-check_PROGRAMS += plugins/cpu/test/test_cpu_memory
-plugins_cpu_test_test_cpu_memory_SOURCES = plugins/cpu/test/test_cpu_memory.c
-plugins_cpu_test_test_cpu_memory_LDADD = plugins/cpu/libcpu.la $(DNNL_LIBS) $(LIBM) $(TEST_LIBS)
-plugins_cpu_test_test_cpu_memory_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/plugins/cpu
-plugins_cpu_test_test_cpu_memory_CFLAGS = $(AM_CFLAGS) $(OPENMP_CFLAGS)
 
 check_PROGRAMS += plugins/cpu/test/test_cpu_products
 plugins_cpu_test_test_cpu_products_SOURCES = plugins/cpu/test/test_cpu_products.c \

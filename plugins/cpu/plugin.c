@@ -6,6 +6,8 @@
 
 #include <string.h>
 
+#include <weft/files.h>
+
 typedef struct cpu {
     const weft_host *host;
     bool plain;
@@ -116,23 +118,25 @@ static void cpu_close(void *self)
 
 /* ---- the device ---- */
 
-static void print_left(cpu_room room, weft_text *text)
+static void print_left(const weft_host_room *room, weft_text *text)
 {
-    weft_text_add(text, room.of_group ? "; its control group has " : "; it has ");
-    weft_print_bytes(text, (double)room.bytes);
+    const bool of_group = room->group < room->machine;
+    weft_text_add(text, of_group ? "; its control group has " : "; it has ");
+    weft_print_bytes(text, (double)(of_group ? room->group : room->machine));
     weft_text_add(text, " left");
 }
 
 static weft_status device_alloc(void *self, size_t bytes, void **memory, weft_error *err)
 {
     (void)self;
-    const cpu_room room = cpu_find_room("");
+    const weft_host_room room = weft_find_host_room("");
+    const bool fits = bytes <= room.machine && bytes <= room.group;
     weft_text left = {0};
-    void *p = bytes <= room.bytes ? weft_alloc_aligned(64, bytes)
-                                  : NULL; /* a kernel that promises too much would kill us later */
+    void *p = fits ? weft_alloc_aligned(64, bytes)
+                   : NULL; /* a kernel that promises too much would kill us later */
     if (!p) {
-        if (bytes > room.bytes)
-            print_left(room, &left);
+        if (!fits)
+            print_left(&room, &left);
         weft_status s = weft_fail(err, WEFT_ERR_MEMORY, WEFT_NOWHERE,
                                   "out of memory: the host cannot give %zu bytes%s", bytes,
                                   weft_text_get(&left));

@@ -56,25 +56,21 @@ static void put(const tree *t, const char *path, const char *text)
 
 static double quota(const tree *t, const char *groups)
 {
-    put(t, "groups", groups);
-    char *file = weft_format("%s/groups", t->root), *root = weft_format("%s/fs", t->root);
-    double found = weft_cli_quota(file, root).processors;
-    weft_free(file);
-    weft_free(root);
-    return found;
+    put(t, "proc/self/cgroup", groups);
+    return weft_cli_quota(t->root).processors;
 }
 
 static void test_version_2(void **state)
 {
     const tree *t = *state;
-    put(t, "fs/a/b/cpu.max", "150000 100000\n");
+    put(t, "sys/fs/cgroup/a/b/cpu.max", "150000 100000\n");
     assert_true(quota(t, "0::/a/b\n") == 1.5);
     assert_true(quota(t, "0::/a\n") == 0);
-    put(t, "fs/a/cpu.max", "50000 100000\n"); /* counts for all below */
+    put(t, "sys/fs/cgroup/a/cpu.max", "50000 100000\n"); /* counts for all below */
     assert_true(quota(t, "0::/a/b\n") == 0.5);
-    put(t, "fs/a/cpu.max", "max 100000\n");
+    put(t, "sys/fs/cgroup/a/cpu.max", "max 100000\n");
     assert_true(quota(t, "0::/a/b\n") == 1.5);
-    put(t, "fs/cpu.max", "100000 100000\n"); /* as a container sees its own */
+    put(t, "sys/fs/cgroup/cpu.max", "100000 100000\n"); /* as a container sees its own */
     assert_true(quota(t, "0::/\n") == 1);
     assert_true(quota(t, "0::/not/mounted/here\n") == 1);
 }
@@ -82,13 +78,13 @@ static void test_version_2(void **state)
 static void test_version_1(void **state)
 {
     const tree *t = *state;
-    put(t, "fs/cpu,cpuacct/job/cpu.cfs_quota_us", "300000\n");
-    put(t, "fs/cpu,cpuacct/job/cpu.cfs_period_us", "100000\n");
+    put(t, "sys/fs/cgroup/cpu,cpuacct/job/cpu.cfs_quota_us", "300000\n");
+    put(t, "sys/fs/cgroup/cpu,cpuacct/job/cpu.cfs_period_us", "100000\n");
     assert_true(quota(t, "4:cpuset:/job\n3:cpu,cpuacct:/job\n0::/\n") == 3);
-    put(t, "fs/cpu,cpuacct/job/cpu.cfs_quota_us", "-1\n");
+    put(t, "sys/fs/cgroup/cpu,cpuacct/job/cpu.cfs_quota_us", "-1\n");
     assert_true(quota(t, "3:cpu,cpuacct:/job\n") == 0);
-    put(t, "fs/cpu/job/cpu.cfs_quota_us", "25000\n");
-    put(t, "fs/cpu/job/cpu.cfs_period_us", "50000\n");
+    put(t, "sys/fs/cgroup/cpu/job/cpu.cfs_quota_us", "25000\n");
+    put(t, "sys/fs/cgroup/cpu/job/cpu.cfs_period_us", "50000\n");
     assert_true(quota(t, "1:cpu:/job/step\n") == 0.5);
     assert_true(quota(t, "1:cpuset:/job\n") == 0);
 }
@@ -96,14 +92,14 @@ static void test_version_1(void **state)
 static void test_nonsense(void **state)
 {
     const tree *t = *state;
-    put(t, "fs/cpu.max", "much 0\n");
+    put(t, "sys/fs/cgroup/cpu.max", "much 0\n");
     assert_true(quota(t, "0::/\n") == 0);
-    put(t, "fs/cpu.max", "100 0\n");
+    put(t, "sys/fs/cgroup/cpu.max", "100 0\n");
     assert_true(quota(t, "0::/\n") == 0);
-    put(t, "fs/cpu.max", "");
+    put(t, "sys/fs/cgroup/cpu.max", "");
     assert_true(quota(t, "0::/\n") == 0);
     assert_true(quota(t, "0\n::\n:cpu\n") == 0);
-    assert_true(weft_cli_quota("/tmp/weft-no-such-file", "/tmp").processors == 0);
+    assert_true(weft_cli_quota("/tmp/weft-no-such-folder").processors == 0);
 }
 
 /* A mask of one processor gives one, and is another than the one before. */
@@ -146,19 +142,16 @@ static void test_share(void **state)
 static void test_groups(void **state)
 {
     const tree *t = *state;
-    char *root = weft_format("%s/fs", t->root), *file = weft_format("%s/groups", t->root);
-    put(t, "fs/a/cpu.max", "50000 100000\n");
-    put(t, "fs/a/b/cpu.max", "150000 100000\n");
-    put(t, "fs/c/cpu.max", "50000 100000\n");
-    put(t, "groups", "0::/a/b\n");
-    weft_quota one = weft_cli_quota(file, root);
-    put(t, "groups", "0::/a\n");
-    weft_quota above = weft_cli_quota(file, root);
-    put(t, "groups", "0::/c\n");
-    weft_quota other = weft_cli_quota(file, root);
+    put(t, "sys/fs/cgroup/a/cpu.max", "50000 100000\n");
+    put(t, "sys/fs/cgroup/a/b/cpu.max", "150000 100000\n");
+    put(t, "sys/fs/cgroup/c/cpu.max", "50000 100000\n");
+    put(t, "proc/self/cgroup", "0::/a/b\n");
+    weft_quota one = weft_cli_quota(t->root);
+    put(t, "proc/self/cgroup", "0::/a\n");
+    weft_quota above = weft_cli_quota(t->root);
+    put(t, "proc/self/cgroup", "0::/c\n");
+    weft_quota other = weft_cli_quota(t->root);
     assert_true(one.id == above.id && one.id != other.id && one.processors == 0.5);
-    weft_free(root);
-    weft_free(file);
 }
 
 static void test_slurm(void **state)

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Memory that the machine and control groups leave, read from trees of files made here. */
+/* Memory that the machine and control groups leave, read from trees of files made here, and what
+ * ranks take of it together. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 
 #include <cmocka.h>
 
-#include "cpu.h"
+#include "cli/room.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -48,15 +49,16 @@ static int remove_tree(void **state)
 
 static void assert_room(size_t mib, bool of_group)
 {
-    const cpu_room room = cpu_find_room(root);
-    assert_int_equal(room.bytes, mib * MIB);
-    assert_int_equal(room.of_group, of_group);
+    const weft_host_room room = weft_find_host_room(root);
+    assert_int_equal(of_group ? room.group : room.machine, mib * MIB);
+    assert_int_equal(room.group < room.machine, of_group);
 }
 
 static void test_machine(void **state)
 {
     (void)state;
-    assert_true(cpu_find_room(root).bytes == SIZE_MAX);
+    assert_true(weft_find_host_room(root).machine == SIZE_MAX);
+    assert_true(weft_find_host_room(root).group == SIZE_MAX);
     put("proc/meminfo", "MemTotal: 1048576 kB\nMemAvailable:  65536 kB\nSwapFree: 1024 kB\n");
     assert_room(65, false);
     put("proc/self/cgroup", "3:cpu:/a\n0::/\n"); /* groups without limits, or out of sight */
@@ -78,6 +80,7 @@ static void test_version_2(void **state)
     assert_room(19, true);
     put("sys/fs/cgroup/job/step/memory.max", "max\n");
     assert_room(27, true);
+    assert_int_equal(weft_find_host_room(root).group_limit, 32 * MIB);
     put("sys/fs/cgroup/memory.max", "4194304\n"); /* as a container sees its own */
     put("sys/fs/cgroup/memory.current", "5242880\n");
     assert_room(0, true);
@@ -117,6 +120,23 @@ static void test_nonsense(void **state)
     assert_room(64, false);
 }
 
+/* Groups of two hosts may have the same number. */
+static void test_sums(void **state)
+{
+    const weft_room_share all[] = {{1, 7, 1}, {2, 7, 10}, {2, 8, 100}, {2, 7, 1000}};
+    (void)state;
+    weft_room_sums s = weft_cli_room_sums(all, 4, 3);
+    assert_int_equal(s.in_group, 1010);
+    assert_int_equal(s.n_in_group, 2);
+    assert_int_equal(s.on_host, 1110);
+    assert_int_equal(s.n_on_host, 3);
+    assert_int_equal(s.first_on_host, 1);
+    s = weft_cli_room_sums(all, 4, 0);
+    assert_int_equal(s.in_group, 1);
+    assert_int_equal(s.on_host, 1);
+    assert_int_equal(s.first_on_host, 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -124,6 +144,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_version_2, make_tree, remove_tree),
         cmocka_unit_test_setup_teardown(test_version_1, make_tree, remove_tree),
         cmocka_unit_test_setup_teardown(test_nonsense, make_tree, remove_tree),
+        cmocka_unit_test(test_sums),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
