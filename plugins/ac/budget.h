@@ -76,6 +76,7 @@ typedef struct ac_waiting {
 /* What a plan in which all is kept says; by id, as far as values are the placed graph's. */
 typedef struct ac_sight {
     double *seconds; /* of the node whose first result it is */
+    double *parts;   /* of nodes that were not in the placed graph, and are made for that one */
     bool *read;      /* by the backward */
     bool *there;     /* its maker is a node of the forward still */
     int64_t *places;

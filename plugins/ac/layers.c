@@ -169,6 +169,40 @@ static void take_least(int64_t *least, int64_t places)
     *least = *least == 0 || places < *least ? places : *least;
 }
 
+static bool is_placed(const ac_budget *a, const weft_node *n)
+{
+    return n->n_outs && n->outs[0]->id < a->n_values;
+}
+
+/* A node that was not in the placed graph, as a step of a ring: what it is made for, of the same
+ * block's forward, as far as that was; NULL: nothing. */
+static const weft_node *find_purpose(const ac_budget *a, const weft_node *n)
+{
+    const int block = n->block;
+    while (n && !is_placed(a, n)) {
+        const weft_node *next = NULL;
+        for (int r = 0; r < n->n_outs; r++)
+            for (int i = 0; i < n->outs[r]->n_uses && !next; i++) {
+                const weft_node *by = n->outs[r]->uses[i].node;
+                next = by->phase == WEFT_FORWARD && by->block == block ? by : NULL;
+            }
+        n = next;
+    }
+    return n && a->in_block[n->outs[0]->id] ? n : NULL;
+}
+
+static void count_seconds(const ac_budget *a, const weft_node *n, double seconds, ac_sight *s)
+{
+    if (is_placed(a, n)) {
+        s->seconds[n->outs[0]->id] += a->in_block[n->outs[0]->id] ? seconds : 0;
+        return;
+    }
+    const weft_node *of = find_purpose(a, n);
+    s->lost[n->block] += seconds;
+    if (of)
+        s->parts[of->outs[0]->id] += seconds;
+}
+
 static void read_seconds(const ac_budget *a, const weft_planned *p, ac_sight *s)
 {
     for (int i = 0; i < p->n_instructions; i++) {
@@ -178,10 +212,7 @@ static void read_seconds(const ac_budget *a, const weft_planned *p, ac_sight *s)
             if (in->part != WEFT_PART_F || n->phase != WEFT_FORWARD || n->block < 0 ||
                 n->block >= a->n_layers)
                 continue;
-            if (n->n_outs && n->outs[0]->id < a->n_values && a->in_block[n->outs[0]->id])
-                s->seconds[n->outs[0]->id] += in->seconds / in->n_nodes;
-            else if (!n->n_outs || n->outs[0]->id >= a->n_values)
-                s->lost[n->block] += in->seconds / in->n_nodes;
+            count_seconds(a, n, in->seconds / in->n_nodes, s);
         }
     }
     for (int i = 0; i < p->n_buffers; i++) {
@@ -211,8 +242,9 @@ static weft_status look_at_layer(ac_budget *a, ac_layer *l, const ac_sight *s, w
     for (int i = 0; i < b->n_nodes; i++)
         vanished += !s->there[l->first[i]];
     for (int i = 0; i < b->n_nodes; i++)
-        b->nodes[i].seconds =
-            s->there[l->first[i]] ? s->seconds[l->first[i]] : s->lost[l->number] / vanished;
+        b->nodes[i].seconds = !s->there[l->first[i]] ? s->lost[l->number] / vanished
+                              : vanished             ? s->seconds[l->first[i]]
+                                         : s->seconds[l->first[i]] + s->parts[l->first[i]];
     for (int i = 0; i < b->n_values; i++) {
         ac_value *v = &b->values[i];
         v->read = s->read[v->id];
@@ -348,6 +380,7 @@ weft_status ac_look(ac_budget *a, weft_plan *plan, weft_error *err)
     const size_t values = (size_t)a->n_values + 1;
     const size_t layers = (size_t)a->n_layers + 1;
     ac_sight s = {.seconds = weft_alloc_zero(values, sizeof(double)),
+                  .parts = weft_alloc_zero(values, sizeof(double)),
                   .read = weft_alloc_zero(values, 1),
                   .there = weft_alloc_zero(values, 1),
                   .places = weft_alloc_zero(values, sizeof(int64_t)),
@@ -360,9 +393,9 @@ weft_status ac_look(ac_budget *a, weft_plan *plan, weft_error *err)
                   .waiting = weft_alloc_zero(layers, sizeof(int64_t))};
     weft_planned *p = weft_alloc_zero((size_t)pipe.ranks + 1, sizeof *p);
     a->stages = ac_take(a, (size_t)pipe.ranks, sizeof *a->stages);
-    weft_status status = s.seconds && s.read && s.there && s.places && s.late && s.beside &&
-                                 s.counted && s.own && s.waits && s.lost && s.waiting && p &&
-                                 a->stages
+    weft_status status = s.seconds && s.parts && s.read && s.there && s.places && s.late &&
+                                 s.beside && s.counted && s.own && s.waits && s.lost && s.waiting &&
+                                 p && a->stages
                              ? WEFT_OK
                              : weft_fail_memory(err);
     if (!status)
@@ -403,6 +436,7 @@ weft_status ac_look(ac_budget *a, weft_plan *plan, weft_error *err)
         weft_planned_release(&p[r]);
     weft_free(p);
     weft_free(s.seconds);
+    weft_free(s.parts);
     weft_free(s.read);
     weft_free(s.there);
     weft_free(s.places);
