@@ -72,14 +72,27 @@ static bool reduce_scatters(const weft_node *n)
     return false;
 }
 
+/* Next to nothing beside the largest value so far, as the scale of an operand in eight bits. */
+static bool is_small(const ac_block *b)
+{
+    const ac_node *n = &b->nodes[b->n_nodes - 1];
+    int64_t most = 0, outs = 0;
+    for (int i = 0; i < b->n_values; i++)
+        most = b->values[i].one > most ? b->values[i].one : most;
+    for (int i = 0; i < n->n_outs; i++)
+        outs += b->values[n->outs[i]].one;
+    return outs <= most / 1024;
+}
+
 /* products: of the block, with this one. */
 static void note_lists(ac_layer *l, const ac *self, const weft_node *n, int products)
 {
-    const bool product = weft_node_in(n, "linear");
+    const bool product = weft_node_in(n, "linear"), small = is_small(&l->block);
     const int i = l->block.n_nodes - 1;
-    ac_put(&l->lists[AC_LIST_SAVE], i, ac_is_saved(self, n->op));
+    ac_put(&l->lists[AC_LIST_SAVE], i, small || ac_is_saved(self, n->op));
     ac_put(&l->lists[AC_LIST_OTHER], i,
-           (product && products % 2) || weft_node_in(n, "attention") || reduce_scatters(n));
+           small || (product && products % 2) || weft_node_in(n, "attention") ||
+               reduce_scatters(n));
 }
 
 static bool add_layer(const ac *self, ac_budget *a, const weft_graph *g, int number, int *of)
@@ -152,10 +165,12 @@ void ac_budget_destroy(ac_budget *a)
 
 /* ---- what the first plan says ---- */
 
+/* What goes to far memory in a forward is fetched for the backward. */
 static void read_graph(const ac_budget *a, const weft_graph *g, ac_sight *s)
 {
     for (const weft_node *n = weft_graph_first(g); n; n = n->next) {
-        for (int i = 0; i < n->n_ins && n->phase != WEFT_FORWARD; i++)
+        const bool reads = n->phase != WEFT_FORWARD || weft_node_is(n, WEFT_OP_EVICT);
+        for (int i = 0; i < n->n_ins && reads; i++)
             if (n->ins[i]->id < a->n_values)
                 s->read[n->ins[i]->id] = true;
         if (n->phase == WEFT_FORWARD && n->n_outs && n->outs[0]->id < a->n_values)
