@@ -4,20 +4,36 @@
 #include "ops.h"
 
 /* r = x + d, y = norm of r. */
-static weft_status add_rms_norm_plain(const weft_call *call, weft_error *err)
+static weft_status make_both(const weft_call *call, weft_error *err)
 {
-    if (call->accumulate)
-        return weft_fail(err, WEFT_ERR_INTERNAL, WEFT_NOWHERE,
-                         "add_rms_norm cannot add to its sum, which it norms");
-    weft_call norm = *call;
+    weft_call sum = *call, norm = *call;
     const weft_tensor normed[] = {call->outs[0], call->ins[2]};
+    sum.accumulate = norm.accumulate = false;
     for (int64_t i = 0; i < weft_tensor_count(&call->outs[0]); i++)
-        op_put(call, i, op_get(&call->ins[0], i) + op_get(&call->ins[1], i));
+        op_put(&sum, i, op_get(&call->ins[0], i) + op_get(&call->ins[1], i));
     norm.n_ins = 2;
     norm.ins = normed;
     norm.n_outs = 1;
     norm.outs = call->outs + 1;
     return ops_rms_norm.plain(&norm, err);
+}
+
+/* What r is added to joins it behind the norm. */
+static weft_status add_rms_norm_plain(const weft_call *call, weft_error *err)
+{
+    const int64_t n = weft_tensor_count(&call->outs[0]);
+    if (!call->accumulate || n == 0)
+        return make_both(call, err);
+    double *before = weft_alloc((size_t)n * sizeof *before);
+    if (!before)
+        return weft_fail_memory(err);
+    for (int64_t i = 0; i < n; i++)
+        before[i] = op_get(&call->outs[0], i);
+    weft_status s = make_both(call, err);
+    for (int64_t i = 0; i < n && !s; i++)
+        op_put(call, i, before[i]);
+    weft_free(before);
+    return s;
 }
 
 /* x, w, dy -> dx, dw: dx alone is added to what is there. */

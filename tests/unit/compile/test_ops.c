@@ -65,6 +65,8 @@ static const opcheck_case cases[] = {
     {"layer_norm", {"f b=2 s=3 e=5", "f e=5", "f e=5"}, 0, {REAL("eps", 1e-5)}},
     {"layer_norm", {"f b=3 s=1 e=4", "f e=4", "f e=4"}, 0, {REAL("eps", 0.1)}},
     {"rms_norm", {"f b=2 x=2 s=3 e=5", "f e=5"}, 0, {REAL("eps", 1e-5)}},
+    {"add_rms_norm", {"f b=2 s=3 e=5", "f b=2 s=3 e=5", "f e=5"}, 2, {REAL("eps", 1e-5)}},
+    {"rms_norm_dx_dw", {"f b=2 s=3 e=5", "f e=5", "f b=2 s=3 e=5"}, 2, {REAL("eps", 1e-5)}},
     {"rms_norm", {"f r=6 e=5", "f e=5"}, 0, {REAL("eps", 1e-5)}},
     {"layer_norm", {"f r=4 e=5", "f e=5", "f e=5"}, 0, {REAL("eps", 1e-5)}},
     {"rope", {"f b=2 x=2 s=3 h=8/4", "f b=2 x=2 s=3 p=4"}, 0, {{0}}},

@@ -483,7 +483,7 @@ static void builders_are_checked(void **state)
         {no_dtype, "x = embedding (core): has an unknown dtype: x"},
         {prefetches_gelu,
          "y = gelu (core): the mark 'prefetch' is not for this op, but for gathers"},
-        {no_such_mark, "there is no mark 13 for x"},
+        {no_such_mark, "there is no mark 14 for x"},
         {twice_wide, "x = embedding (core): the mark 'wide' has a value that makes no sense"},
         {passes_gelu_on, "y = gelu (core): the mark 'pass_on' is not for this op, but for casts"},
         {wide_text, "x = embedding (core): the mark 'wide' is a whole number"},
