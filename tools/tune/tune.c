@@ -286,12 +286,21 @@ static int processors(void)
     return weft_processors_share(&p, 1, 1, 1);
 }
 
+/* More ranks can be divided in more ways. */
+static int usual_plans(int ranks)
+{
+    int plans = 30;
+    for (; ranks > 1; ranks /= 2)
+        plans += 30;
+    return plans < 210 ? 210 : plans;
+}
+
 static weft_status tune(const weft_cli_options *options, const wishes *w, weft_text *text,
                         weft_error *err)
 {
     tune_space space = {0};
     tune_search s = {.space = &space,
-                     .most_plans = (int)w->plans,
+                     .most_plans = w->plans ? (int)w->plans : usual_plans(options->ranks),
                      .top = (int)w->top,
                      .from_s = weft_now(),
                      .threads = processors(),
@@ -319,7 +328,7 @@ static weft_status tune(const weft_cli_options *options, const wishes *w, weft_t
 int weft_cmd_tune(int argc, char **argv)
 {
     static const char *const goals[] = {"time", "memory", NULL};
-    wishes w = {.top = 10, .plans = 400};
+    wishes w = {.top = 10};
     const weft_option extra[] = {
         {.name = "gpu",
          .argument = "GPU",
@@ -346,7 +355,9 @@ int weft_cmd_tune(int argc, char **argv)
          .max = 1000000},
         {.name = "plans",
          .argument = "N",
-         .help = "look at so many choices (default 400); if there are no more, at all, whole",
+         .help = "make so many plans (default: 30 for each doubling of ranks, 210 at least); if "
+                 "there are "
+                 "no more choices, all are planned whole",
          .number = &w.plans,
          .min = 1,
          .max = 1000000},
