@@ -8,7 +8,7 @@
 
 #include <string.h>
 
-enum { MOST_STEPS = 4000000, MOST_POINTS = 4096 };
+enum { MOST_STEPS = 4000000, MOST_POINTS = 4096, MOST_AROUND = 100000 };
 
 typedef struct search {
     const ac_block *block;
@@ -209,8 +209,41 @@ weft_status ac_front_find(const ac_block *b, ac_front *out, weft_error *err)
     return status;
 }
 
+static weft_status enter_set(const ac_block *b, const ac_set *set, ac_front *f, bool *better,
+                             weft_error *err)
+{
+    const ac_point p = ac_weigh(b, set);
+    if (f->n >= MOST_POINTS || is_beaten(f, p.bytes, p.seconds))
+        return WEFT_OK;
+    *better = true;
+    return enter(f, &p, err);
+}
+
+/* Where not all sets were looked at: the lists, and what differs from the best by one node. */
+static weft_status look_around(const ac_block *b, const ac_set *lists, ac_front *f, weft_error *err)
+{
+    bool better = true;
+    int steps = 0;
+    weft_status s = WEFT_OK;
+    for (int i = 0; i < AC_LISTS && !s; i++)
+        s = enter_set(b, &lists[i], f, &better, err);
+    while (better && steps < MOST_AROUND && !s) {
+        better = false;
+        for (int i = 0; i < f->n && !s; i++)
+            for (int k = 0; k < b->n_nodes && i < f->n && !s; k++, steps++) {
+                ac_set set = f->points[i].kept;
+                ac_put(&set, k, !ac_has(&set, k) && !b->nodes[k].always);
+                s = enter_set(b, &set, f, &better, err);
+            }
+    }
+    return s;
+}
+
 weft_status ac_front_add_lists(const ac_block *b, const ac_set *lists, ac_front *f, weft_error *err)
 {
+    const weft_status s = f->exact ? WEFT_OK : look_around(b, lists, f, err);
+    if (s)
+        return s;
     ac_point *fresh = weft_realloc(f->points, (size_t)(f->n + AC_LISTS) * sizeof *fresh);
     if (!fresh)
         return weft_fail_memory(err);
