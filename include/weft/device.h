@@ -100,10 +100,12 @@ typedef struct weft_device_rates {
     double attention_narrow; /* of attention's rate, the share that heads of less than 128 elements
                                 reach; 0: all */
     double
-        enqueue_s;   /* what the host takes to enqueue an instruction, or a task that is replayed */
-    double beside;   /* of a collective's time, the share by which what is computed beside it takes
-                        longer */
-    double step_s;   /* what a step takes besides */
+        enqueue_s; /* what the host takes to enqueue an instruction, or a task that is replayed */
+    double beside; /* of a collective's time, the share by which what is computed beside it takes
+                      longer */
+    double step_s; /* what a step takes besides, */
+    double micro_batch_s; /* and a micro-batch, before which the host waits for all that is under
+                             way */
     bool keeps_none; /* it replays no task, though it could: the host enqueues each instruction */
 } weft_device_rates;
 

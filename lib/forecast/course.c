@@ -209,12 +209,21 @@ static bool run_one(course *c, const weft_program *p, int i, int task)
 
 /* ---- tasks ---- */
 
+static void begin_micro_batch(course *c, const weft_walk_step *s)
+{
+    if (s->kind != WEFT_WALK_BODY || s->program->part != WEFT_PART_F ||
+        c->r->rates.micro_batch_s <= 0)
+        return;
+    c->host = fmax(c->host, latest(c->queue)) + c->r->rates.micro_batch_s;
+}
+
 /* What is captured on several queues waits for all of them, and all for it. */
 static void enter(course *c, const weft_walk_step *s)
 {
     if (s->meets || s->forks)
         await_all(c, c->queue);
     c->at = c->enqueued = s->kind == WEFT_WALK_BODY ? s->program->n_prologue : 0;
+    begin_micro_batch(c, s);
     c->host += s->kept ? c->r->rates.enqueue_s : 0;
     c->entered = true;
 }

@@ -31,6 +31,10 @@ const weft_param costs_params[] = {
      .help = "Instructions of the optimizer take the host so many times as long: less than 1 where "
              "one kernel updates many parameters."},
     SECONDS("step", step, "Seconds that a step takes besides; auto: the device's."),
+    SECONDS(
+        "micro_batch", micro_batch,
+        "Seconds that the host takes to begin a micro-batch, for which it waits until all before "
+        "is over: where its data are copied at once; auto: the device's."),
     SECONDS("beside", beside,
             "The share of a collective's time by which what is computed beside it takes longer; "
             "auto: the device's."),
@@ -76,6 +80,7 @@ static void change_rates(void *self, weft_device_rates *r)
     r->enqueue_s = c->enqueue >= 0 ? c->enqueue : r->enqueue_s;
     r->beside = c->beside >= 0 ? c->beside : r->beside;
     r->step_s = c->step >= 0 ? c->step : r->step_s;
+    r->micro_batch_s = c->micro_batch >= 0 ? c->micro_batch : r->micro_batch_s;
     r->call_s *= c->calls;
     r->net_call_s *= c->calls;
 }

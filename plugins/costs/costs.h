@@ -7,7 +7,7 @@
 
 typedef struct costs {
     const weft_host *host;
-    double enqueue, beside, step; /* below 0: the device's */
+    double enqueue, beside, step, micro_batch; /* below 0: the device's */
     double enqueue_updates, products, products8, attention, elementwise, norms, loss, updates,
         gradients, calls;
     double scores, score_products;

@@ -81,6 +81,8 @@ FACTORS = [
     ('all.costs.step', 0.7),
     ('all.costs.beside', 0.3),
     ('llm-foundry.costs.attention', 0.3),
+    ('megatron-deepspeed.costs.micro_batch', 0.7),
+    ('gpt-neox-like.costs.micro_batch', 0.7),
 ] + [('%s.costs.enqueue' % f, 0.5) for f in sorted(set(FRAMEWORKS.values()))] + [
     ('%s.costs.products' % f, 0.05) for f in sorted(set(FRAMEWORKS.values())) if f != 'megatron-deepspeed'
 ]

@@ -66,6 +66,7 @@ static bool change_cost(costs *c, const char *key, double factor)
     } keys[] = {{"enqueue", &c->enqueue},
                 {"beside", &c->beside},
                 {"step", &c->step},
+                {"micro_batch", &c->micro_batch},
                 {"products", &c->products},
                 {"products8", &c->products8},
                 {"attention", &c->attention},
