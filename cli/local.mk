@@ -61,6 +61,7 @@ weft_SOURCES = \
 	cli/study/differ.c \
 	cli/study/page.c \
 	cli/study/plan.c \
+	cli/study/steps.c \
 	cli/study/subject.c \
 	cli/launch/job.h \
 	cli/launch/ranks.h \
@@ -69,6 +70,7 @@ weft_SOURCES = \
 	cli/study/differ.h \
 	cli/study/page.h \
 	cli/study/plan.h \
+	cli/study/steps.h \
 	cli/study/subject.h
 weft_CFLAGS = $(AM_CFLAGS) $(JANSSON_CFLAGS)
 weft_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/cli -DWEFT_FEATURES='"$(FEATURES)"'

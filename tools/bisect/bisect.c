@@ -2,6 +2,7 @@
 /* weft bisect A.ini B.ini: which of their differences does it? */
 #include "bisect.h"
 
+#include "study/steps.h"
 #include "study/subject.h"
 
 #include <errno.h>
@@ -313,17 +314,6 @@ static weft_status search_all(bisection *b, bool oracle, weft_text *text, bool *
     return status;
 }
 
-static weft_status make_dir(bisection *b, weft_error *err)
-{
-    const char *tmp = getenv("TMPDIR");
-    b->dir = weft_format("%s/weft-bisect-XXXXXX", tmp && *tmp ? tmp : "/tmp");
-    if (!b->dir)
-        return weft_fail_memory(err);
-    return mkdtemp(b->dir) ? WEFT_OK
-                           : weft_fail(err, WEFT_ERR_IO, (weft_where){b->dir, 0},
-                                       "cannot be made: %s", strerror(errno));
-}
-
 static int conclude(const bisection *b, bool same, weft_text *text)
 {
     if (b->n == 0)
@@ -397,7 +387,7 @@ static int bisect(const weft_cli_options *options, bisection *b, bool oracle, we
     b->a = subjects[0].plan;
     b->b = subjects[1].plan;
     s = s ? s : bisect_find_differences(b, err);
-    s = s ? s : make_dir(b, err);
+    s = s ? s : weft_steps_make_dir("bisect", &b->dir, err);
     if (!s && b->n > 0)
         s = search_all(b, oracle, &text, &same, err);
     int code = s ? weft_cli_conclude(s, err) : conclude(b, same, &text);

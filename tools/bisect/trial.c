@@ -1,73 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One run of some steps, in a process of its own: its schedule is that of all its steps. */
+/* One run of the search: made, and judged. */
 #include "bisect.h"
 
-#include "execute/run.h"
 #include "folder.h"
-#include "forecast/forecast.h"
-#include "launch/ranks.h"
 #include "study/differ.h"
+#include "study/steps.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <math.h>
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/prctl.h>
-#include <sys/wait.h>
 #include <unistd.h>
 #include <weft/store.h>
 
-typedef struct trial {
-    int64_t steps;
-    const char *dir;
-} trial;
-
-static weft_status run_steps(weft_rank *rank, void *ctx)
+/* Runs what `ini` says, in a process of its own; its exit code. */
+static weft_status run_ini(const bisection *b, const char *ini, int *code, weft_error *err)
 {
-    static const volatile sig_atomic_t never;
-    const trial *t = ctx;
-    weft_session *session = &rank->session;
-    weft_plan *plan = NULL;
-    weft_run *run = NULL;
-    session->host.dir = t->dir;
-    const weft_plan_options options = {
-        .rank = session->host.rank, .ranks = session->host.ranks, .broken = weft_plan_keep_broken};
-    weft_status s =
-        weft_plan_create(session->plugins, session->settings, &options, &plan, &rank->err);
-    s = s ? s : weft_session_check_learns(session, plan, &rank->err);
-    s = weft_rank_agree(rank, "planning", s);
-    s = s ? s
-          : weft_rank_agree(rank, "opening plugins",
-                            weft_plugins_open(session->plugins, &rank->err));
-    s = s ? s
-          : weft_rank_agree(rank, "preparing the run",
-                            weft_run_create(plan, &session->host, &run, &rank->err));
-    if (!s) {
-        run->stop_after = t->steps;
-        s = weft_run_train(run, &never, &rank->err);
-    }
-    weft_run_destroy(run);
-    weft_plan_destroy(plan);
-    return s;
-}
-
-/* As many ranks as the mesh asks for, where nobody says how many. */
-static int count_ranks(const weft_cli_options *options, weft_error *err)
-{
-    weft_session session;
-    int ranks = 0;
-    weft_status s = weft_session_init(&session, options, 0, NULL, true, err);
-    s = s ? s : weft_plan_ranks(session.plugins, &ranks, err);
-    weft_session_release(&session);
-    return s ? 0 : ranks;
-}
-
-static _Noreturn void run_child(const bisection *b, const char *ini)
-{
-    weft_error err = {0};
-    char *out = weft_format("%s/out.txt", b->dir);
     weft_cli_edit edits[] = {{WEFT_CLI_WITH, "metrics", NULL},
                              {WEFT_CLI_SET, "metrics.hash=1", NULL},
                              {WEFT_CLI_SET, "metrics.jsonl=yes", NULL},
@@ -77,18 +24,9 @@ static _Noreturn void run_child(const bisection *b, const char *ini)
     size_t i;
     json_array_foreach(json_object_get(b->a, "plugins"), i, name)
         listed = listed || strcmp(json_string_value(name), "metrics") == 0;
-    weft_cli_options options = {
-        .ini = ini, .edits = edits + listed, .n_edits = 4 - listed, .threads = true};
-    trial t = {.steps = b->steps, .dir = b->dir};
-    const int fd = out ? weft_open_to_write(out, WEFT_WRITE_AGAIN) : -1;
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (fd < 0 || dup2(fd, 1) < 0 || dup2(fd, 2) < 0)
-        _exit(1);
-    options.ranks = b->ranks ? (int)b->ranks : count_ranks(&options, &err);
-    int code =
-        options.ranks ? weft_ranks_run(&options, true, run_steps, &t) : weft_cli_report(&err);
-    fflush(NULL);
-    _exit(code);
+    const weft_cli_options options = {
+        .ini = ini, .edits = edits + listed, .n_edits = 4 - listed, .ranks = (int)b->ranks};
+    return weft_steps_run(&options, b->steps, b->dir, code, err);
 }
 
 /* ---- good or bad ---- */
@@ -143,28 +81,13 @@ static bisect_outcome judge(const bisection *b, const json_t *lines)
     return apart ? BISECT_BAD : BISECT_GOOD;
 }
 
-static void add_why(const bisection *b, weft_text *why)
-{
-    char *path = weft_format("%s/out.txt", b->dir), *data = NULL;
-    size_t size = 0;
-    weft_error unsaid = {0};
-    if (why && path && weft_read_file(path, &data, &size, &unsaid) == WEFT_OK) {
-        const char *line = strstr(data, "error: ");
-        line = line ? line : data;
-        weft_cli_add_safely(why, line, strcspn(line, "\n"));
-    }
-    weft_error_release(&unsaid);
-    weft_free(data);
-    weft_free(path);
-}
-
 weft_status bisect_try(bisection *b, const bool *has, bisect_outcome *outcome, json_t **lines,
                        weft_text *why, weft_error *err)
 {
     char *ini = weft_format("%s/run.ini", b->dir),
          *metrics = weft_format("%s/metrics.jsonl", b->dir),
          *saves = weft_format("%s/ckpt", b->dir);
-    int state = 0;
+    int code = 1;
     *outcome = BISECT_REFUSED;
     *lines = NULL;
     weft_status s =
@@ -174,20 +97,13 @@ weft_status bisect_try(bisection *b, const bool *has, bisect_outcome *outcome, j
         s = weft_io_remove_tree(weft_io_system(), saves, err);
     }
     b->runs++;
-    fflush(NULL);
-    const pid_t child = s ? -1 : fork();
-    if (child == 0)
-        run_child(b, ini);
-    if (!s && child < 0)
-        s = weft_fail(err, WEFT_ERR_IO, WEFT_NOWHERE, "no process for a run: %s", strerror(errno));
-    while (!s && waitpid(child, &state, 0) < 0 && errno == EINTR)
-        ;
-    if (!s && WIFEXITED(state) && WEXITSTATUS(state) == 0)
+    s = s ? s : run_ini(b, ini, &code, err);
+    if (!s && code == 0)
         s = weft_folder_read_metrics(b->dir, 0, lines, err);
     if (!s && *lines)
         *outcome = judge(b, *lines);
-    else if (!s)
-        add_why(b, why);
+    else if (!s && why)
+        weft_steps_print_why(b->dir, why);
     weft_free(saves);
     weft_free(metrics);
     weft_free(ini);
