@@ -61,10 +61,12 @@ weft_SOURCES += \
 	tools/oracle/values.c \
 	tools/oracle/oracle.h \
 	tools/oracle/rounding_f8.h \
+	tools/tune/measure.c \
 	tools/tune/search.c \
 	tools/tune/space.c \
 	tools/tune/trial.c \
 	tools/tune/tune.c \
+	tools/tune/measure.h \
 	tools/tune/tune.h \
 	tools/vet/libraries.c \
 	tools/vet/set.c \

@@ -24,10 +24,12 @@ def number(text):
 
 def plan(weft, ini, ranks, gpu, settings, rank):
     args = [weft, 'plan', ini, '-n', str(ranks), '--gpu', gpu, '--rank', str(rank)]
-    for name in HELPERS:
+    listed = [name for name in HELPERS if name != 'pp' or settings['pp.degree'] != '1' or 'pp.schedule' in settings]
+    for name in listed:
         args += ['--with', name + '@before:adamw']
     for key, value in settings.items():
-        args += ['-o', f'{key}={value}']
+        if key.split('.')[0] in listed + ['train']:
+            args += ['-o', f'{key}={value}']
     run = subprocess.run(args, capture_output=True, text=True, check=False)
     if run.returncode not in (0, 2):
         sys.exit(f'{" ".join(args)}: exit {run.returncode}: {run.stderr}')
@@ -67,12 +69,13 @@ def main():
         if int(settings['train.micro_batch']) < ranks // degrees:
             continue  # some ranks would have no sample
         # Free keys that have no meaning, as the manual has it, so that nothing is planned twice. What
-        # is fixed stays: a schedule that halves backwards does so in one stage, too.
+        # is fixed stays: a schedule that halves backwards does so in one stage, too; but where the
+        # degree is fixed at 1 the plugin is not wanted.
         idle = ['pp.schedule', 'pp.virtual_stages'] if settings['pp.degree'] == '1' else []
         idle += ['ac.budget'] if settings['ac.mode'] != 'budget' else []
         for key in idle:
-            if ',' in dict(keys).get(key, ''):
-                settings.pop(key)
+            if ',' in dict(keys).get(key, '') or (key[:3] == 'pp.' and dict(keys)['pp.degree'] == '1'):
+                settings.pop(key, None)
         name = ' '.join(f'{k}={v}' for k, v in settings.items())
         if name in seen:
             continue

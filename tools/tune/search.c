@@ -506,7 +506,7 @@ static void note_refused(tune_space *space, const estimates *e, const bool *move
 }
 
 /* Ways to divide the ranks, from small degrees to large ones, for a third of what may be
- * planned; copies of what is shared are tried around the best. */
+ * planned, or until one can be; copies of what is shared are tried around the best. */
 static weft_status try_degrees(tune_search *s, estimates *e, double until, weft_error *err)
 {
     tune_space *space = s->space;
@@ -516,7 +516,7 @@ static weft_status try_degrees(tune_search *s, estimates *e, double until, weft_
     for (int i = 0; i < space->n_keys; i++)
         moves[i] =
             space->keys[i].kind == TUNE_RANKS && !tune_takes_rest(space, space->keys[i].section);
-    for (int steps = 0; more && !status && s->effort < s->most_plans / 3; steps++) {
+    for (int steps = 0; more && !status && (s->effort < s->most_plans / 3 || e->n == 0); steps++) {
         more = false;
         status = wish_degrees(s, e, moves, steps, &b, &more, err);
         status = status ? status : look_through(s, e, &b, false, steps == 0, until, err);
@@ -736,9 +736,24 @@ static weft_status plan_first(tune_search *s, estimates *whole, weft_error *err)
     return s->limit_s > 0 ? look_at(s, whole, &one, 1, true, err) : WEFT_OK;
 }
 
-static bool has_row(const tune_search *s, const estimates *whole)
+static bool has_fitting(const tune_search *s, const estimates *e)
 {
-    return whole->n > 0 && tune_fits(s, whole->list[0]);
+    return e->n > 0 && tune_fits(s, e->list[0]);
+}
+
+/* That nothing fits is not said before so many plans were made again, four times as many in all:
+ * of what does not fit the smallest comes first. */
+static weft_status insist(tune_search *s, estimates *e, double until, weft_error *err)
+{
+    const int most = s->most_plans;
+    weft_status status = WEFT_OK;
+    for (int i = 0; i < 3 && !status && !s->cut && e->n && !has_fitting(s, e); i++) {
+        s->most_plans += most;
+        status = descend_all(s, e, until, err);
+        status = status ? status : improve(s, e, until, err);
+    }
+    s->most_plans = most;
+    return status;
 }
 
 static weft_status plan_some(tune_search *s, double until, weft_error *err)
@@ -749,10 +764,12 @@ static weft_status plan_some(tune_search *s, double until, weft_error *err)
     status = status ? status : try_degrees(s, &e, until, err);
     status = status ? status : descend_all(s, &e, until, err);
     status = status ? status : improve(s, &e, until, err);
+    status = status ? status : insist(s, &e, until, err);
     for (int i = 0; i < e.n && i < rows(s) && !status; i++)
         if (!has(&whole, &e.list[i]->choice))
             status = wish(&b, &e.list[i]->choice, err);
-    status = status ? status : look_through(s, &whole, &b, true, !has_row(s, &whole), until, err);
+    status =
+        status ? status : look_through(s, &whole, &b, true, !has_fitting(s, &whole), until, err);
     weft_free(b.list);
     release(&e);
     show(s, &whole);

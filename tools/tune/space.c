@@ -362,9 +362,9 @@ weft_status tune_space_init(tune_space *s, const weft_cli_options *options,
                       .ranks = options->ranks > 0 ? options->ranks : 1,
                       .pp = -1,
                       .fixed_ranks = 1};
-    if (options->n_edits + fixed->n + 16 > TUNE_MOST_EDITS - TUNE_MOST_KEYS)
+    if (options->n_edits + fixed->n + TUNE_OWN_EDITS > TUNE_MOST_EDITS - TUNE_MOST_KEYS)
         return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE, "there are more than %d -o and --fix",
-                         TUNE_MOST_EDITS - TUNE_MOST_KEYS - 16);
+                         TUNE_MOST_EDITS - TUNE_MOST_KEYS - TUNE_OWN_EDITS);
     weft_status status = list_helpers(s, err);
     status = status ? status : read_tables(s, err);
     if (!status && s->n_keys == 0)
@@ -564,5 +564,34 @@ weft_status tune_choice_edits(const tune_space *s, const tune_choice *c, int64_t
             weft_pool_format(pool, "%s.%s=%lld", s->depth_section, s->depth_key, (long long)depth);
         status = add_edit(pool, out, WEFT_CLI_SET, "tried:", set, err);
     }
+    return status;
+}
+
+weft_status tune_print_ini(const tune_space *s, const tune_choice *choice, int threads,
+                           weft_text *text, weft_error *err)
+{
+    weft_pool pool = {0};
+    weft_session session = {0};
+    weft_cli_options options;
+    weft_status status = tune_choice_edits(s, choice, 0, &pool, &options, err);
+    const char *set = weft_pool_format(&pool, "weft.threads=%d", threads);
+    if (!status && !set)
+        status = weft_fail_memory(err);
+    if (!status && threads > 0)
+        options.edits[options.n_edits++] = (weft_cli_edit){WEFT_CLI_SET, set, NULL};
+    options.gpu = NULL; /* the run's own device */
+    options.silent = true;
+    options.ranks = 1; /* ranks are no matter of an INI, and neither is who carries them here */
+    if (!status)
+        status = weft_cli_settings(&options, &session.settings, err);
+    session.log = weft_cli_log_init(&session.sink, WEFT_LOG_ERROR);
+    if (!status)
+        status = weft_plugins_load(session.settings, &session.log, &session.plugins, err);
+    if (!status) {
+        weft_settings_drop_idle(session.settings);
+        weft_settings_print(session.settings, false, true, text);
+    }
+    weft_session_release(&session);
+    weft_pool_release(&pool);
     return status;
 }

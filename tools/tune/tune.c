@@ -4,6 +4,7 @@
 #include "console/columns.h"
 #include "console/counts.h"
 #include "forecast/forecast.h"
+#include "measure.h"
 #include "processors.h"
 #include "session.h"
 
@@ -15,6 +16,7 @@
 typedef struct wishes {
     const char *gpu, *memory, *goal, *write, *limit;
     int64_t top, plans;
+    bool measured;
     weft_option_values fixed;
 } wishes;
 
@@ -143,6 +145,10 @@ static void print_table(const tune_search *s, int64_t top, weft_text *text)
     weft_columns_print(&c, text);
     weft_columns_release(&c);
     weft_text_add(text, "* nothing that was found is both faster and smaller\n");
+    if (s->results[0]->mfu <= 0)
+        weft_text_add(text,
+                      "the device does not say what it reaches, and seconds are by 1e12 flop/s; "
+                      "--measure makes short runs on this machine\n");
     print_effort(s, text);
 }
 
@@ -187,6 +193,8 @@ static weft_status refuse(const tune_search *s, weft_error *err)
     weft_text_add(&text, "; it is: ");
     tune_choice_print(s->space, &r->choice, &text);
     weft_text_print(&text, "; --memory %.2fGiB would do", ceil(r->bytes / (1 << 30) * 100) / 100);
+    if (!s->all)
+        weft_text_add(&text, "; not all choices were looked at");
     weft_status status = weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE, "%s", weft_text_get(&text));
     weft_text_release(&text);
     return status;
@@ -230,30 +238,6 @@ static weft_status print_reasons(const tune_search *s, weft_text *text, weft_err
     return status;
 }
 
-static weft_status print_ini(const tune_search *s, weft_text *text, weft_error *err)
-{
-    const tune_result *best = s->results[0];
-    weft_pool pool = {0};
-    weft_session session = {0};
-    weft_cli_options options;
-    weft_status status = tune_choice_edits(s->space, &best->choice, 0, &pool, &options, err);
-    options.gpu = NULL; /* the run's own device */
-    options.silent = true;
-    options.ranks = 1; /* ranks are no matter of an INI, and neither is who carries them here */
-    if (!status)
-        status = weft_cli_settings(&options, &session.settings, err);
-    session.log = weft_cli_log_init(&session.sink, WEFT_LOG_ERROR);
-    if (!status)
-        status = weft_plugins_load(session.settings, &session.log, &session.plugins, err);
-    if (!status) {
-        weft_settings_drop_idle(session.settings);
-        weft_settings_print(session.settings, false, true, text);
-    }
-    weft_session_release(&session);
-    weft_pool_release(&pool);
-    return status;
-}
-
 static weft_status write_best(const tune_search *s, const char *path, weft_error *err)
 {
     const tune_result *best = s->results[0];
@@ -270,7 +254,7 @@ static weft_status write_best(const tune_search *s, const char *path, weft_error
         weft_text_print(&text, ", by the GPU's profile %016" PRIx64, best->profile);
     weft_text_add(&text, "\n");
     weft_status status = print_reasons(s, &text, err);
-    status = status ? status : print_ini(s, &text, err);
+    status = status ? status : tune_print_ini(s->space, &best->choice, 0, &text, err);
     if (!status && text.out_of_memory)
         status = weft_fail_memory(err);
     status = status ? status : weft_write_file(path, weft_text_get(&text), text.size, err);
@@ -295,6 +279,27 @@ static int usual_plans(int ranks)
     return plans < 210 ? 210 : plans;
 }
 
+/* What is for predictions has no meaning there. */
+static weft_status measure(const weft_cli_options *options, const wishes *w, double room,
+                           double limit_s, weft_text *text, weft_error *err)
+{
+    const tune_measure how = {.options = options,
+                              .fixed = &w->fixed,
+                              .room = room,
+                              .from_s = weft_now(),
+                              .limit_s = limit_s,
+                              .top = w->top,
+                              .write = w->write};
+    if (w->gpu || w->goal || w->plans)
+        return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
+                         "--measure runs choices on this machine, and --%s is for predictions; "
+                         "leave one out",
+                         w->gpu    ? "gpu"
+                         : w->goal ? "for"
+                                   : "plans");
+    return tune_measure_run(&how, text, err);
+}
+
 static weft_status tune(const weft_cli_options *options, const wishes *w, weft_text *text,
                         weft_error *err)
 {
@@ -312,6 +317,8 @@ static weft_status tune(const weft_cli_options *options, const wishes *w, weft_t
         status = one;
     if (w->write && (one = weft_cli_check_new("--write", w->write, err)))
         status = one;
+    if (w->measured)
+        return status ? status : measure(options, w, s.room, s.limit_s, text, err);
     status = status ? status : tune_space_init(&space, options, &w->fixed, err);
     status = status ? status : tune_run(&s, err);
     if (!status && (s.n == 0 || !tune_fits(&s, s.results[0])))
@@ -365,6 +372,10 @@ int weft_cmd_tune(int argc, char **argv)
          .argument = "SECONDS",
          .help = "begin nothing that would end later; the answer then depends on the machine",
          .text = &w.limit},
+        {.name = "measure",
+         .help = "short runs on this machine's processors, of ranks, threads and micro-batches, "
+                 "instead of predictions",
+         .flag = &w.measured},
         {.name = "write",
          .argument = "FILE",
          .help = "write the best as an INI, with why of each key; an existing file is refused",

@@ -5,7 +5,12 @@
 
 #include "cli.h"
 
-enum { TUNE_MOST_KEYS = 24, TUNE_MOST_VALUES = 40, TUNE_MOST_EDITS = 64 };
+enum {
+    TUNE_MOST_KEYS = 24,
+    TUNE_MOST_VALUES = 40,
+    TUNE_OWN_EDITS = 40, /* plugins that are listed, a depth, what a run on this machine is told */
+    TUNE_MOST_EDITS = 96
+};
 
 typedef enum tune_kind {
     TUNE_VALUES, /* any of them */
@@ -89,6 +94,10 @@ void tune_choice_print(const tune_space *space, const tune_choice *choice, weft_
 /* The choice as edits behind the user's; strings are in `pool`. depth: blocks; 0: all. */
 weft_status tune_choice_edits(const tune_space *space, const tune_choice *choice, int64_t depth,
                               weft_pool *pool, weft_cli_options *out, weft_error *err);
+
+/* The INI with this choice, without keys that do nothing. threads: of each rank; 0: as it says. */
+weft_status tune_print_ini(const tune_space *space, const tune_choice *choice, int threads,
+                           weft_text *text, weft_error *err);
 
 /* ---- trial.c ---- */
 
