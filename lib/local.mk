@@ -142,6 +142,7 @@ gpus_DATA = \
 	share/gpus/4090.ini \
 	share/gpus/a100.ini \
 	share/gpus/b200.ini \
+	share/gpus/cpu-thread.ini \
 	share/gpus/h100.ini \
 	share/gpus/h100-500w.ini \
 	share/gpus/h200.ini

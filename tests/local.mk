@@ -225,7 +225,7 @@ bench_experts_CPPFLAGS = $(bench_cpu_kernels_CPPFLAGS)
 bench_experts_CFLAGS = $(bench_cpu_kernels_CFLAGS)
 bench_experts_LDADD = plugins/moe/libmoe.la $(bench_cpu_kernels_LDADD)
 CLEANFILES += $(EXTRA_PROGRAMS) tests/vetted/turn
-EXTRA_DIST += bench/checkpoint bench/checkpoint.py bench/context bench/float8.py \
+EXTRA_DIST += bench/checkpoint bench/checkpoint.py bench/context bench/float8.py bench/machine \
 	bench/flux.py bench/gpu bench/lock bench/pairs bench/peer bench/pipeline bench/pipeline.py \
 	bench/ranks bench/threads bench/tokenize_peers.py bench/torch_ceilings.py bench/torch_llama.py
 
@@ -549,8 +549,8 @@ dist_check_SCRIPTS += \
 	tests/scripts/check-cp tests/scripts/check-overlap \
 	tests/scripts/check-pp \
 	tests/scripts/check-passes \
-	tests/scripts/check-plan-gpu tests/scripts/check-tune tests/scripts/check-tune-search \
-	tests/scripts/check-profile \
+	tests/scripts/check-plan-gpu tests/scripts/check-calibrate tests/scripts/check-tune \
+	tests/scripts/check-profile tests/scripts/check-tune-search \
 	tests/scripts/check-records \
 	tests/scripts/check-release \
 	tests/scripts/check-review \

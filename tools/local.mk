@@ -61,11 +61,13 @@ weft_SOURCES += \
 	tools/oracle/values.c \
 	tools/oracle/oracle.h \
 	tools/oracle/rounding_f8.h \
+	tools/tune/calibrate.c \
 	tools/tune/measure.c \
 	tools/tune/search.c \
 	tools/tune/space.c \
 	tools/tune/trial.c \
 	tools/tune/tune.c \
+	tools/tune/calibrate.h \
 	tools/tune/measure.h \
 	tools/tune/tune.h \
 	tools/vet/libraries.c \

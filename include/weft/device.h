@@ -104,8 +104,9 @@ typedef struct weft_device_rates {
     double beside; /* of a collective's time, the share by which what is computed beside it takes
                       longer */
     double step_s; /* what a step takes besides, */
-    double micro_batch_s; /* and a micro-batch, before which the host waits for all that is under
-                             way */
+    double micro_batch_s;  /* and a micro-batch, before which the host waits for all that is under
+                              way */
+    double thread_scaling; /* of a CPU's thread: n of them reach n to this power as much */
     bool keeps_none; /* it replays no task, though it could: the host enqueues each instruction */
 } weft_device_rates;
 

@@ -41,7 +41,8 @@ static const weft_param table[] = {
     REAL("host_link", 1, 1e15, "Bytes/s to the host's memory."),
     REAL("product", 0.01, 1, "The share of the peak that products reach."),
     MAYBE("product8", "0", 0, 1, "The same in 8 bits; 0: as product."),
-    REAL("attention", 0.01, 1, "The share that attention reaches."),
+    REAL("attention", 0.01, 100,
+         "The share that attention reaches; above 1 where less is computed than is counted."),
     MAYBE("cudnn", "0", 0, 1, "The share that cuDNN's attention reaches; 0: nobody knows."),
     MAYBE("attention_unsure", "1", 1, 100, "It may take so many times as long."),
     MAYBE("attention_edge", "0", 0, 1e6, "So many keys more are computed for every query."),
@@ -59,6 +60,7 @@ static const weft_param table[] = {
     MAYBE("enqueue", "0", 0, 1, "Seconds that the host takes to enqueue an instruction."),
     MAYBE("beside", "0", 0, 1, "The share of a collective's time that it slows what is computed."),
     MAYBE("step", "0", 0, 1, "Seconds that a step takes besides."),
+    MAYBE("thread_scaling", "1", 0, 1, "Of a thread: n reach n to this power as much."),
     MAYBE("half_bytes", "0", 0, 1e12, "Smaller calls take up to 1.5 times as long."),
     {0},
 };
@@ -204,8 +206,105 @@ static void fill(const weft_params *p, weft_device_rates *r)
     r->enqueue_s = weft_params_real(p, "enqueue");
     r->beside = weft_params_real(p, "beside");
     r->step_s = weft_params_real(p, "step");
+    r->thread_scaling = weft_params_real(p, "thread_scaling");
     r->library_attention = weft_params_real(p, "cudnn") / weft_params_real(p, "attention");
     r->unsure = weft_params_real(p, "attention_unsure");
+}
+
+static void scale(double *x, int n, double factor)
+{
+    for (int i = 0; i < n; i++)
+        x[i] *= factor;
+}
+
+/* A peak, and what is a share of it. */
+static void scale_peak(weft_device_rates *r, weft_dtype dtype, double factor)
+{
+    r->peak[dtype] *= factor;
+    r->product[dtype] *= factor;
+    r->attention[dtype] *= factor;
+}
+
+bool weft_rates_scale(weft_device_rates *r, const char *number, double factor)
+{
+    const struct {
+        const char *key;
+        double *at;
+        int n;
+    } keys[] = {{"product", r->product, WEFT_DTYPES},
+                {"product8", &r->product[WEFT_F8E4M3], 1},
+                {"attention", r->attention, WEFT_DTYPES},
+                {"attention_edge", &r->attention_edge, 1},
+                {"k_half", &r->k_half, 1},
+                {"memory_reached", &r->memory, 1},
+                {"launch", &r->launch_s, 1},
+                {"link_reached", &r->link, 1},
+                {"net_reached", &r->net, 1},
+                {"call", &r->call_s, 1},
+                {"net_call", &r->net_call_s, 1},
+                {"hop", &r->link_s, 1},
+                {"half_bytes", &r->half_bytes, 1},
+                {"enqueue", &r->enqueue_s, 1},
+                {"step", &r->step_s, 1}};
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
+        if (strcmp(keys[i].key, number) == 0) {
+            scale(keys[i].at, keys[i].n, factor);
+            return true;
+        }
+    if (strcmp(number, "f32") == 0) {
+        scale_peak(r, WEFT_F32, factor);
+        r->other *= factor;
+        return true;
+    }
+    if (strcmp(number, "bf16") != 0)
+        return false;
+    scale_peak(r, WEFT_BF16, factor);
+    if (!r->narrow) { /* 8 bits are widened */
+        scale_peak(r, WEFT_F8E4M3, factor);
+        scale_peak(r, WEFT_F8E5M2, factor);
+    }
+    return true;
+}
+
+/* The shares are what these rates are of the peaks; the others are reached as they are. */
+void weft_rates_print(const weft_device_rates *r, weft_text *text)
+{
+    const double bf16 = r->peak[WEFT_BF16], f8 = r->narrow ? r->peak[WEFT_F8E4M3] : 0;
+    const struct {
+        const char *key;
+        double value;
+    } numbers[] = {{"bf16", bf16},
+                   {"f8", f8},
+                   {"f32", r->other},
+                   {"product", r->product[WEFT_BF16] / bf16},
+                   {"product8", f8 > 0 ? r->product[WEFT_F8E4M3] / f8 : 0},
+                   {"attention", r->attention[WEFT_BF16] / bf16},
+                   {"attention_unsure", r->unsure > 1 ? r->unsure : 1},
+                   {"attention_edge", r->attention_edge},
+                   {"attention_narrow", r->attention_narrow > 0 ? r->attention_narrow : 1},
+                   {"cudnn", r->library_attention * r->attention[WEFT_BF16] / bf16},
+                   {"k_half", r->k_half},
+                   {"bandwidth", r->memory},
+                   {"memory", (double)r->memory_bytes},
+                   {"sms", r->sms},
+                   {"host", r->host},
+                   {"link", r->link},
+                   {"net", r->net},
+                   {"host_link", r->host_link},
+                   {"launch", r->launch_s},
+                   {"call", r->call_s},
+                   {"net_call", r->net_call_s},
+                   {"hop", r->link_s},
+                   {"net_hop", r->net_s},
+                   {"half_bytes", r->half_bytes},
+                   {"enqueue", r->enqueue_s},
+                   {"beside", r->beside},
+                   {"thread_scaling", r->thread_scaling},
+                   {"step", r->step_s}};
+    weft_text_print(text, "[gpu]\nname = %s\nper_row_scales = %s\nwaves = %s\n", r->name,
+                    r->narrow_rows ? "yes" : "no", r->waves ? "yes" : "no");
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
+        weft_text_print(text, "%s = %.9g\n", numbers[i].key, numbers[i].value);
 }
 
 static uint64_t hash_of(const weft_params *p)

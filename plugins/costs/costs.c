@@ -21,6 +21,12 @@ static const char *const automatic[] = {"auto", NULL};
     }
 
 const weft_param costs_params[] = {
+    {.name = "machine",
+     .type = WEFT_PARAM_STRING,
+     .flags = WEFT_PARAM_LIST | WEFT_PARAM_FILE,
+     .value = "",
+     .help = "What a thread of a CPU reaches, where the device says nothing: cpu-thread or a file, "
+             "as `weft tune --calibrate` writes it, and what differs from it."},
     SECONDS("enqueue", enqueue,
             "Seconds of the host for an instruction that it enqueues; auto: the device's."),
     {.name = "enqueue_updates",
@@ -70,9 +76,27 @@ const weft_param costs_params[] = {
 
 /* ---- rates ---- */
 
+/* A rank has so many threads, each with the machine's numbers; its memory is the system's. */
+static void take_machine(const costs *c, weft_device_rates *r)
+{
+    *r = *weft_profile_rates(c->machine);
+    const double times = pow(c->host->threads > 0 ? c->host->threads : 1, r->thread_scaling);
+    for (int i = 0; i < WEFT_DTYPES; i++) {
+        r->peak[i] *= times;
+        r->product[i] *= times;
+        r->attention[i] *= times;
+    }
+    r->other *= times;
+    r->memory *= times;
+    r->memory_bytes = 0;
+    r->one_a_process = false;
+}
+
 static void change_rates(void *self, weft_device_rates *r)
 {
     const costs *c = self;
+    if (c->machine && !r->name)
+        take_machine(c, r);
     for (int i = 0; i < WEFT_DTYPES; i++) {
         r->product[i] *= c->products * (weft_dtype_is_f8((weft_dtype)i) ? c->products8 : 1);
         r->attention[i] *= c->attention;

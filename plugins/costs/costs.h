@@ -7,6 +7,7 @@
 
 typedef struct costs {
     const weft_host *host;
+    weft_profile *machine;                     /* NULL: what the device says */
     double enqueue, beside, step, micro_batch; /* below 0: the device's */
     double enqueue_updates, products, products8, attention, elementwise, norms, loss, updates,
         gradients, calls;

@@ -6,6 +6,7 @@
  * line of the output: the name, bytes of the rank that holds most, seconds by each set. */
 #include "cli.h"
 #include "forecast/forecast.h"
+#include "forecast/profiles.h"
 #include "session.h"
 
 #include "../../plugins/costs/costs.h"
@@ -24,39 +25,6 @@ typedef struct run {
 } run;
 
 /* ---- numbers ---- */
-
-static void scale(double *x, int n, double factor)
-{
-    for (int i = 0; i < n; i++)
-        x[i] *= factor;
-}
-
-static bool change_rate(weft_device_rates *r, const char *key, double factor)
-{
-    const struct {
-        const char *key;
-        double *at;
-        int n;
-    } keys[] = {{"product", r->product, WEFT_DTYPES},
-                {"product8", &r->product[WEFT_F8E4M3], 1},
-                {"attention", r->attention, WEFT_DTYPES},
-                {"attention_edge", &r->attention_edge, 1},
-                {"k_half", &r->k_half, 1},
-                {"memory_reached", &r->memory, 1},
-                {"launch", &r->launch_s, 1},
-                {"link_reached", &r->link, 1},
-                {"net_reached", &r->net, 1},
-                {"call", &r->call_s, 1},
-                {"net_call", &r->net_call_s, 1},
-                {"hop", &r->link_s, 1},
-                {"half_bytes", &r->half_bytes, 1}};
-    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
-        if (strcmp(keys[i].key, key) == 0) {
-            scale(keys[i].at, keys[i].n, factor);
-            return true;
-        }
-    return false;
-}
 
 static bool change_cost(costs *c, const char *key, double factor)
 {
@@ -109,7 +77,7 @@ static bool apply(const char *line, const run *r, weft_device_rates *rates, cost
         if (!has_tag(r, word, (size_t)(dot - word)))
             continue;
         if (strncmp(dot, ".costs.", 7) == 0 ? !own || !change_cost(own, dot + 7, factor)
-                                            : !change_rate(rates, dot + 1, factor))
+                                            : !weft_rates_scale(rates, dot + 1, factor))
             return false;
     }
     return true;

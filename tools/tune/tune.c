@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* weft tune: the command. */
 #include "tune.h"
+#include "calibrate.h"
 #include "console/columns.h"
 #include "console/counts.h"
 #include "forecast/forecast.h"
@@ -16,7 +17,7 @@
 typedef struct wishes {
     const char *gpu, *memory, *goal, *write, *limit;
     int64_t top, plans;
-    bool measured;
+    bool measured, calibrates, trust;
     weft_option_values fixed;
 } wishes;
 
@@ -311,6 +312,11 @@ static weft_status tune(const weft_cli_options *options, const wishes *w, weft_t
                      .threads = processors(),
                      .for_memory = w->goal && strcmp(w->goal, "memory") == 0};
     weft_status status = check_fixed(&w->fixed, err), one;
+    if (options->n_arguments > 1)
+        status = weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
+                           "tune takes one INI, and there are %d arguments; run folders go with "
+                           "--calibrate",
+                           options->n_arguments);
     if (w->memory && (one = read_bytes(w->memory, &s.room, err)))
         status = one;
     if (w->limit && (one = read_seconds(w->limit, &s.limit_s, err)))
@@ -330,6 +336,30 @@ static weft_status tune(const weft_cli_options *options, const wishes *w, weft_t
     tune_search_release(&s);
     tune_space_release(&space);
     return status;
+}
+
+/* Runs are as they were: nothing is chosen. */
+static weft_status calibrate(const weft_cli_options *options, const wishes *w, weft_text *text,
+                             weft_error *err)
+{
+    const char *other = w->gpu             ? "--gpu"
+                        : w->goal          ? "--for"
+                        : w->memory        ? "--memory"
+                        : w->limit         ? "--limit"
+                        : w->measured      ? "--measure"
+                        : w->plans         ? "--plans"
+                        : w->fixed.n       ? "--fix"
+                        : options->n_edits ? "-o, --with and --without"
+                        : options->ranks   ? "-n"
+                                           : NULL;
+    if (other)
+        return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
+                         "--calibrate takes runs as they were made, and no %s; leave it out",
+                         other);
+    weft_status s = w->write ? weft_cli_check_new("--write", w->write, err) : WEFT_OK;
+    return s ? s
+             : tune_calibrate(options->arguments, options->n_arguments,
+                              w->trust ? WEFT_TRUST_ALL : WEFT_TRUST_FILES, w->write, text, err);
 }
 
 int weft_cmd_tune(int argc, char **argv)
@@ -376,16 +406,27 @@ int weft_cmd_tune(int argc, char **argv)
          .help = "short runs on this machine's processors, of ranks, threads and micro-batches, "
                  "instead of predictions",
          .flag = &w.measured},
+        {.name = "calibrate",
+         .help =
+             "instead of an INI there are run folders, to whose times the numbers of the machine "
+             "are fitted, for predictions",
+         .flag = &w.calibrates},
+        {.name = "trust",
+         .help =
+             "with --calibrate: folders of plugins and libraries that run folders name are opened",
+         .flag = &w.trust},
         {.name = "write",
          .argument = "FILE",
-         .help = "write the best as an INI, with why of each key; an existing file is refused",
+         .help =
+             "write the best as an INI, with why of each key; with --calibrate, the numbers; an "
+             "existing file is refused",
          .text = &w.write},
         {.name = NULL},
     };
     const weft_cli_usage usage = {
         .command = "tune",
-        .arguments = "run.ini",
-        .max_arguments = 1,
+        .arguments = "run.ini | DIR ...",
+        .max_arguments = -1,
         .summary = "Finds the fastest settings of a run's parallelism that fit, by planning them.",
         .accepts = WEFT_CLI_INI | WEFT_CLI_RANKS,
         .extra = extra,
@@ -396,7 +437,8 @@ int weft_cmd_tune(int argc, char **argv)
     int code = weft_cli_parse(&usage, argc, argv, &options);
     options.gpu = w.gpu;
     if (code == WEFT_CLI_GO) {
-        weft_status s = tune(&options, &w, &text, &err);
+        weft_status s =
+            w.calibrates ? calibrate(&options, &w, &text, &err) : tune(&options, &w, &text, &err);
         code = weft_cli_print(&text);
         code = s ? weft_cli_conclude(s, &err) : code;
     }
