@@ -281,6 +281,10 @@ uint8_t weft_f64_to_f8(double x, weft_dtype dtype);
  * never goes away. */
 const float *weft_f8_values(weft_dtype dtype);
 
+/* What brings amax to the dtype's largest number, or to `margin` powers of two below it; of amax
+ * below 1e-12 that of 1e-12. power_of_two: the power of two at or below that. */
+float weft_f8_scale_of(double amax, weft_dtype dtype, bool power_of_two, int64_t margin);
+
 /* x as an f32 whose last bit is set where anything was cut off: narrowing that further, to nearest,
  * gives what rounding x once would have. */
 float weft_f64_to_f32_odd(double x);

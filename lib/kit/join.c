@@ -237,18 +237,26 @@ static bool is_first(const weft_kernels *kernels, int i)
     return true;
 }
 
-void weft_join_nodes(weft_graph *g, bool (*wanted)(const char *op, void *ctx), void *ctx)
+/* Ops of so many members. */
+static void join_ops(weft_graph *g, int members, bool (*wanted)(const char *op, void *ctx),
+                     void *ctx)
 {
     const weft_kernels *kernels = g->config.kernels;
     for (int i = 0; kernels && i < kernels->n && !weft_graph_status(g); i++) {
         const weft_op *op = weft_ops_find(g->config.ops, kernels->list[i]->op);
         weft_pattern p;
         if (!op || !op->pattern || !is_first(kernels, i) || (wanted && !wanted(op->name, ctx)) ||
-            weft_pattern_read(g->config.ops, op, &p, &g->error))
+            weft_pattern_read(g->config.ops, op, &p, &g->error) || p.n != members)
             continue;
         number(g);
         const int count = join_all(g, kernels, &p);
         if (count)
             weft_graph_note(g, "%d times %s: %s", count, op->name, op->pattern);
     }
+}
+
+void weft_join_nodes(weft_graph *g, bool (*wanted)(const char *op, void *ctx), void *ctx)
+{
+    for (int members = WEFT_PATTERN_MEMBERS; members > 0; members--)
+        join_ops(g, members, wanted, ctx);
 }

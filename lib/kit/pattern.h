@@ -6,7 +6,7 @@
 #include "compile/graph/graph.h"
 
 enum {
-    WEFT_PATTERN_MEMBERS = 4,
+    WEFT_PATTERN_MEMBERS = 6,
     WEFT_PATTERN_NAMES = 16,
     WEFT_PATTERN_INS = 8,
     WEFT_PATTERN_OUTS = 4

@@ -93,6 +93,15 @@ typedef weft_status cpu_launch(const weft_call *call, weft_error *err);
     OP(rms_norm_dw)                                                                                \
     OP(add_rms_norm)                                                                               \
     OP(rms_norm_dx_dw)                                                                             \
+    OP(float8_rms_norm)                                                                            \
+    OP(float8_rms_norm_amax)                                                                       \
+    OP(float8_rms_norm_rows)                                                                       \
+    OP(float8_add_rms_norm)                                                                        \
+    OP(float8_add_rms_norm_amax)                                                                   \
+    OP(float8_add_rms_norm_rows)                                                                   \
+    OP(float8_silu_mul)                                                                            \
+    OP(float8_silu_mul_amax)                                                                       \
+    OP(float8_silu_mul_rows)                                                                       \
     OP(head_norm)                                                                                  \
     OP(head_norm_dx)                                                                               \
     OP(head_norm_dw)                                                                               \

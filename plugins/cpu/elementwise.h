@@ -124,7 +124,7 @@ static weft_status launch_broadcast(const weft_call *call, weft_error *err)
 
 /* ---- silu(gate) * up ---- */
 
-static void silu_mul_block(const weft_call *call, int64_t at, int64_t n)
+static CPU_ONCE void silu_mul_block(const weft_call *call, int64_t at, int64_t n)
 {
     float gate[CPU_BLOCK], up[CPU_BLOCK], y[CPU_BLOCK];
     const float *g = load(&call->ins[0], at, n, gate), *u = load(&call->ins[1], at, n, up);

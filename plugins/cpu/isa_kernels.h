@@ -8,6 +8,8 @@
 #include "loss.h"
 #include "norm.h"
 #include "norm_joined.h"
+
+#include "narrow.h"
 #include "rope.h"
 #include "rows.h"
 

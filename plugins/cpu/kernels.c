@@ -5,6 +5,19 @@
 
 #include <string.h>
 
+/* One scale, and one maximum, of all. */
+static bool accepts_scale(const weft_call *call)
+{
+    return call->ins[call->n_ins - 1].n_dims == 0 && weft_call_int(call, "places") == 0;
+}
+
+/* A scale for each row of the last dim. */
+static bool accepts_rows(const weft_call *call)
+{
+    const int n = call->ins[0].n_dims;
+    return n > 0 && weft_call_int(call, "places") == ((int64_t)1 << (n - 1)) - 1;
+}
+
 static bool accepts_rope(const weft_call *call)
 {
     const weft_tensor *x = &call->ins[0];
@@ -137,6 +150,14 @@ enum { PRIORITY = 10 };
             .launch = launch_##name_                                                               \
     }
 
+/* Of the plugin float8, which need not be listed. */
+#define NARROW(name_, types_, accepts_)                                                            \
+    {                                                                                              \
+        HEAD(float8_##name_, #name_ "_narrow", false), .types = types_, .accepts = accepts_,       \
+                                                       .launch = dispatch_float8_##name_,          \
+                                                       .optional = true                            \
+    }
+
 const weft_kernel cpu_kernels[] = {
     PRODUCT(linear, false),
     PRODUCT(linear_dx, false),
@@ -177,6 +198,15 @@ const weft_kernel cpu_kernels[] = {
     ROW_SUM(rms_norm_dw, "hh>h"),
     VECTOR(add_rms_norm, false, "hhh>hh"),
     ROW_SUM(rms_norm_dx_dw, "hhh>hh"),
+    NARROW(rms_norm, "hhf>q", accepts_scale),
+    NARROW(rms_norm_amax, "hhf>qf", accepts_scale),
+    NARROW(rms_norm_rows, "hh>qf", accepts_rows),
+    NARROW(add_rms_norm, "hhhf>hq", accepts_scale),
+    NARROW(add_rms_norm_amax, "hhhf>hqf", accepts_scale),
+    NARROW(add_rms_norm_rows, "hhh>hqf", accepts_rows),
+    NARROW(silu_mul, "hhf>q", accepts_scale),
+    NARROW(silu_mul_amax, "hhf>qf", accepts_scale),
+    NARROW(silu_mul_rows, "hh>qf", accepts_rows),
     VECTOR(head_norm, true, "hh>h"),
     VECTOR(head_norm_dx, true, "hhh>h"),
     ROW_SUM(head_norm_dw, "hhh>h"),

@@ -98,10 +98,12 @@ static const weft_contribution contributions[] = {
     {.kind = WEFT_END},
 };
 
+#define JOINED(op) &f8_op_##op,
 static const weft_op *const ops[] = {
     &f8_op_amax,        &f8_op_scale,     &f8_op_quantise,  &f8_op_linear,  &f8_op_linear_part,
-    &f8_op_linear_rows, &f8_op_linear_dx, &f8_op_linear_dw, &f8_op_history, NULL,
+    &f8_op_linear_rows, &f8_op_linear_dx, &f8_op_linear_dw, &f8_op_history, F8_JOINED(JOINED) NULL,
 };
+#undef JOINED
 
 WEFT_PLUGIN(float8) = {
     WEFT_PLUGIN_HEAD,

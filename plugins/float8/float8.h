@@ -76,14 +76,27 @@ extern const weft_op f8_op_amax, f8_op_scale, f8_op_quantise, f8_op_linear, f8_o
     f8_op_linear_rows, f8_op_linear_dx, f8_op_linear_dw, f8_op_history;
 extern const weft_kernel f8_cpu_kernels[];
 
+/* joined.c: what makes an activation and what narrows it, at once. */
+#define F8_JOINED(X)                                                                               \
+    X(add_rms_norm_rows)                                                                           \
+    X(add_rms_norm_amax)                                                                           \
+    X(add_rms_norm)                                                                                \
+    X(rms_norm_rows)                                                                               \
+    X(rms_norm_amax)                                                                               \
+    X(rms_norm)                                                                                    \
+    X(silu_mul_rows)                                                                               \
+    X(silu_mul_amax)                                                                               \
+    X(silu_mul)
+#define F8_DECLARE(op) extern const weft_op f8_op_##op;
+F8_JOINED(F8_DECLARE)
+#undef F8_DECLARE
+
 /* Is it a dtype of products' operands? */
 static inline bool f8_is_operand(weft_dtype dtype)
 {
     return dtype == WEFT_F8E4M3 || dtype == WEFT_F8E5M2;
 }
 
-/* 448 / max(amax, 1e-12) and the like: the scale that brings amax to the largest number. */
-float f8_scale_of(double amax, weft_dtype dtype, bool power_of_two, int64_t margin);
 /* Does the call want hardware, where there is none? */
 weft_status f8_check_emulates(const weft_call *call, weft_error *err);
 weft_status f8_differentiate(weft_backward *b, const weft_node *n, weft_value *const *dys,

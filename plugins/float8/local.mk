@@ -7,6 +7,7 @@ plugins_float8_libfloat8_la_SOURCES = \
 	plugins/float8/cpu_products.c \
 	plugins/float8/float8.c \
 	plugins/float8/history.c \
+	plugins/float8/joined.c \
 	plugins/float8/loops_avx2.c \
 	plugins/float8/loops_avx512.c \
 	plugins/float8/loops_generic.c \

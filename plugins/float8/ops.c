@@ -112,17 +112,6 @@ const weft_op f8_op_amax = {
 
 /* ---- scales ---- */
 
-float f8_scale_of(double amax, weft_dtype dtype, bool power_of_two, int64_t margin)
-{
-    static const double least = 1e-12;
-    float scale = (float)ldexp(weft_dtype_max(dtype) / (amax < least ? least : amax), (int)-margin);
-    if (!power_of_two || !isfinite(scale) || scale == 0)
-        return scale;
-    int exponent;
-    frexpf(scale, &exponent);
-    return ldexpf(1, exponent - 1);
-}
-
 static weft_status scale_plain(const weft_call *call, weft_error *err)
 {
     const weft_tensor *amax = &call->ins[0];
@@ -132,7 +121,7 @@ static weft_status scale_plain(const weft_call *call, weft_error *err)
         return cannot_accumulate(call, err);
     for (int64_t i = 0; i < weft_tensor_count(amax); i++)
         weft_tensor_set(&call->outs[0], i,
-                        (double)f8_scale_of(weft_tensor_get(amax, i), dtype, power_of_two, 0));
+                        (double)weft_f8_scale_of(weft_tensor_get(amax, i), dtype, power_of_two, 0));
     return WEFT_OK;
 }
 

@@ -302,13 +302,13 @@ static void infinities(void **state)
 static void scales(void **state)
 {
     (void)state;
-    assert_true(f8_scale_of(0, WEFT_F8E4M3, false, 0) == (float)(448 / 1e-12));
-    assert_true(f8_scale_of(448, WEFT_F8E4M3, false, 3) == 0.125f);
-    assert_true(f8_scale_of(INFINITY, WEFT_F8E5M2, true, 0) == 0);
-    assert_true(isnan(f8_scale_of(NAN, WEFT_F8E4M3, true, 0)));
-    assert_true(f8_scale_of(448 / 1.5, WEFT_F8E4M3, true, 0) == 1);
-    assert_true(f8_scale_of(448, WEFT_F8E4M3, true, 0) == 1);
-    assert_true(f8_scale_of(449, WEFT_F8E4M3, true, 0) == 0.5f);
+    assert_true(weft_f8_scale_of(0, WEFT_F8E4M3, false, 0) == (float)(448 / 1e-12));
+    assert_true(weft_f8_scale_of(448, WEFT_F8E4M3, false, 3) == 0.125f);
+    assert_true(weft_f8_scale_of(INFINITY, WEFT_F8E5M2, true, 0) == 0);
+    assert_true(isnan(weft_f8_scale_of(NAN, WEFT_F8E4M3, true, 0)));
+    assert_true(weft_f8_scale_of(448 / 1.5, WEFT_F8E4M3, true, 0) == 1);
+    assert_true(weft_f8_scale_of(448, WEFT_F8E4M3, true, 0) == 1);
+    assert_true(weft_f8_scale_of(449, WEFT_F8E4M3, true, 0) == 0.5f);
 }
 
 int main(void)
