@@ -146,7 +146,7 @@ tests_lib_libhelpers_la_SOURCES = \
 
 # Calls that are built by hand; with the machine.c of a plugin, in whose tests it is compiled.
 trial = tests/lib/trial.c tests/lib/trial.h
-trial_ops = $(trial) tests/lib/trial_ops.c tests/lib/trial_ops.h
+trial_ops = $(trial) tests/lib/trial_narrowed.c tests/lib/trial_ops.c tests/lib/trial_ops.h
 trial_attention = $(trial) tests/lib/trial_attention.c tests/lib/trial_attention.h
 trial_products = $(trial_ops) tests/lib/trial_products.c
 

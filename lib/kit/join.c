@@ -4,6 +4,7 @@
 #include "compile/program/lower.h"
 #include "kit/pattern.h"
 
+#include <stdio.h>
 #include <string.h>
 
 typedef struct match {
@@ -201,10 +202,42 @@ static bool join(weft_graph *g, const match *m, const weft_attr *attrs, int n_at
     return true;
 }
 
-/* Everything that the pattern fits; returns how often. */
-static int join_all(weft_graph *g, const weft_kernels *kernels, const weft_pattern *p)
+/* What is said of an op: how often it was put in, and what is never made for that. */
+typedef struct tally {
+    int count;
+    double bytes;   /* of one micro-batch, on the rank that has most of each */
+    weft_text lost; /* names in a block: " n1 n2 " */
+} tally;
+
+static void count(tally *t, const weft_graph *g, const match *m)
 {
-    int count = 0;
+    t->count++;
+    for (int i = m->p->n_ins + m->p->n_outs; i < m->p->n_names; i++) {
+        char name[64];
+        const char *dot = strrchr(m->of[i]->name, '.');
+        snprintf(name, sizeof name, " %s ", dot ? dot + 1 : m->of[i]->name);
+        t->bytes += (double)weft_value_part_bytes(g, m->of[i]);
+        if (!strstr(weft_text_get(&t->lost), name))
+            weft_text_add(&t->lost, name + (t->lost.size > 0));
+    }
+}
+
+static void tell(weft_graph *g, const weft_pattern *p, tally *t)
+{
+    weft_text bytes = {0};
+    weft_print_bytes(&bytes, t->bytes);
+    if (t->lost.size)
+        weft_graph_note(g, "%d times %s: %s; never made:%s(%s of a micro-batch)", t->count,
+                        p->op->name, p->op->pattern, weft_text_get(&t->lost),
+                        weft_text_get(&bytes));
+    else
+        weft_graph_note(g, "%d times %s: %s", t->count, p->op->name, p->op->pattern);
+    weft_text_release(&bytes);
+}
+
+/* Everything that the pattern fits. */
+static void join_all(weft_graph *g, const weft_kernels *kernels, const weft_pattern *p, tally *t)
+{
     for (weft_node *n = g->first, *next; n && !weft_graph_status(g); n = next) {
         match m = {.p = p};
         weft_attr attrs[16];
@@ -215,9 +248,9 @@ static int join_all(weft_graph *g, const weft_kernels *kernels, const weft_patte
             continue;
         while (next && is_member(&m, next))
             next = next->next;
-        count += join(g, &m, attrs, n_attrs);
+        if (join(g, &m, attrs, n_attrs))
+            count(t, g, &m);
     }
-    return count;
 }
 
 /* Positions, by which is asked what comes first. */
@@ -248,10 +281,12 @@ static void join_ops(weft_graph *g, int members, bool (*wanted)(const char *op, 
         if (!op || !op->pattern || !is_first(kernels, i) || (wanted && !wanted(op->name, ctx)) ||
             weft_pattern_read(g->config.ops, op, &p, &g->error) || p.n != members)
             continue;
+        tally t = {0};
         number(g);
-        const int count = join_all(g, kernels, &p);
-        if (count)
-            weft_graph_note(g, "%d times %s: %s", count, op->name, op->pattern);
+        join_all(g, kernels, &p, &t);
+        if (t.count)
+            tell(g, &p, &t);
+        weft_text_release(&t.lost);
     }
 }
 

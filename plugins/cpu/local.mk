@@ -55,7 +55,8 @@ plugins_cpu_cpu_la_LDFLAGS = $(AM_LDFLAGS) $(OPENMP_CFLAGS)
 check_PROGRAMS += plugins/cpu/test/test_cpu_attention
 plugins_cpu_test_test_cpu_attention_SOURCES = plugins/cpu/test/test_cpu_attention.c \
 	$(trial_attention) plugins/cpu/test/machine.c
-plugins_cpu_test_test_cpu_attention_LDADD = plugins/cpu/libcpu.la $(DNNL_LIBS) $(LIBM) $(TEST_LIBS)
+plugins_cpu_test_test_cpu_attention_LDADD = plugins/cpu/libcpu.la plugins/float8/libfloat8.la \
+	$(DNNL_LIBS) $(LIBM) $(TEST_LIBS)
 plugins_cpu_test_test_cpu_attention_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/plugins/cpu \
 	-I$(top_srcdir)/tests/lib
 plugins_cpu_test_test_cpu_attention_CFLAGS = $(AM_CFLAGS) $(OPENMP_CFLAGS)
@@ -69,7 +70,8 @@ plugins_cpu_test_test_cpu_device_CFLAGS = $(AM_CFLAGS) $(OPENMP_CFLAGS)
 check_PROGRAMS += plugins/cpu/test/test_cpu_kernels
 plugins_cpu_test_test_cpu_kernels_SOURCES = plugins/cpu/test/test_cpu_kernels.c $(trial_ops) \
 	plugins/cpu/test/machine.c
-plugins_cpu_test_test_cpu_kernels_LDADD = plugins/cpu/libcpu.la $(DNNL_LIBS) $(LIBM) $(TEST_LIBS)
+plugins_cpu_test_test_cpu_kernels_LDADD = plugins/cpu/libcpu.la plugins/float8/libfloat8.la \
+	$(DNNL_LIBS) $(LIBM) $(TEST_LIBS)
 plugins_cpu_test_test_cpu_kernels_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/plugins/cpu \
 	-I$(top_srcdir)/tests/lib
 plugins_cpu_test_test_cpu_kernels_CFLAGS = $(AM_CFLAGS) $(OPENMP_CFLAGS)
@@ -77,7 +79,8 @@ plugins_cpu_test_test_cpu_kernels_CFLAGS = $(AM_CFLAGS) $(OPENMP_CFLAGS)
 check_PROGRAMS += plugins/cpu/test/test_cpu_products
 plugins_cpu_test_test_cpu_products_SOURCES = plugins/cpu/test/test_cpu_products.c \
 	$(trial_products) plugins/cpu/test/machine.c
-plugins_cpu_test_test_cpu_products_LDADD = plugins/cpu/libcpu.la $(DNNL_LIBS) $(LIBM) $(TEST_LIBS)
+plugins_cpu_test_test_cpu_products_LDADD = plugins/cpu/libcpu.la plugins/float8/libfloat8.la \
+	$(DNNL_LIBS) $(LIBM) $(TEST_LIBS)
 plugins_cpu_test_test_cpu_products_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/plugins/cpu \
 	-I$(top_srcdir)/tests/lib
 plugins_cpu_test_test_cpu_products_CFLAGS = $(AM_CFLAGS) $(OPENMP_CFLAGS)

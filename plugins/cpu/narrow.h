@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What makes an activation and narrows it, of the plugin float8: blocks are made by the functions of
- * the ops that make them, in the dtype that would be stored, and narrowed while they are near. So
- * the bits are the same, and what is between is never written. */
+/* What makes an activation and narrows it, of the plugin float8: blocks are made by the functions
+ * of the ops that make them, in the dtype that would be stored, and narrowed while they are near.
+ * So the bits are the same, and what is between is never written. */
 
 typedef struct narrowing {
     const weft_call *call;
@@ -74,8 +74,8 @@ static uint32_t narrow_blocks(const narrowing *j, int64_t row, moments m, float 
     for (int64_t e = 0; e < width; e += CPU_BLOCK) {
         const int64_t n = least(CPU_BLOCK, width - e);
         make_block(j, from + e, e, n, m, &y);
-        const uint32_t bits = narrow_block(&y, n, scale, j->q->dtype == WEFT_F8E5M2,
-                                           out ? out + from + e : NULL);
+        const uint32_t bits =
+            narrow_block(&y, n, scale, j->q->dtype == WEFT_F8E5M2, out ? out + from + e : NULL);
         most = bits > most ? bits : most;
     }
     return most;
@@ -85,8 +85,8 @@ static uint32_t narrow_row(const narrowing *j, int64_t row, moments m)
 {
     float scale;
     if (j->by_rows) {
-        scale = weft_f8_scale_of((double)from_bits(narrow_blocks(j, row, m, 0.0f, NULL)), j->q->dtype,
-                              weft_call_int(j->call, "power_of_two") != 0, 0);
+        scale = weft_f8_scale_of((double)from_bits(narrow_blocks(j, row, m, 0.0f, NULL)),
+                                 j->q->dtype, weft_call_int(j->call, "power_of_two") != 0, 0);
         ((float *)j->q[1].data)[row] = scale;
     } else {
         scale = ((const float *)j->call->ins[j->call->n_ins - 1].data)[0];

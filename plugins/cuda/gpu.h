@@ -174,7 +174,10 @@ bool cuda_norm_joins(const weft_call *call);
 cuda_launcher cuda_norm_launch, cuda_norm_dw_launch, cuda_angles_launch, cuda_rope_launch;
 cuda_launcher cuda_embedding_launch, cuda_embedding_dw_launch, cuda_loss_launch;
 cuda_launcher cuda_sum_launch, cuda_scalar_launch, cuda_adamw_launch, cuda_rows_launch;
-cuda_launcher cuda_quantise_launch, cuda_history_launch;
+cuda_launcher cuda_quantise_launch, cuda_history_launch, cuda_narrow_launch;
+bool cuda_narrow_accepts(const weft_call *call);
+size_t cuda_narrow_workspace(const weft_call *call);
+weft_kernel_work cuda_narrow_work(const weft_call *call);
 cuda_launcher cuda_attention_launch, cuda_attention_dx_launch, cuda_attention_merge_launch;
 
 size_t cuda_columns_workspace(const weft_call *call);

@@ -91,6 +91,13 @@ enum { PRIORITY = 10 };
                                    .launch = launch_, .optional = true                             \
     }
 
+#define NARROW(name_, types_)                                                                      \
+    {                                                                                              \
+        HEAD(float8_##name_, false), .types = types_, .accepts = cuda_narrow_accepts,              \
+                                     .workspace = cuda_narrow_workspace, .work = cuda_narrow_work, \
+                                     .launch = cuda_narrow_launch, .optional = true                \
+    }
+
 const weft_kernel cuda_kernels[] = {
     PRODUCT(linear),
     PRODUCT(linear_dx),
@@ -160,6 +167,15 @@ const weft_kernel cuda_kernels[] = {
              cuda_quantise_launch),
     OPTIONAL(float8_scale, false, "s>f", cuda_quantise_accepts, NULL, cuda_quantise_launch),
     OPTIONAL(float8_quantise, false, "hf>q", cuda_quantise_accepts, NULL, cuda_quantise_launch),
+    NARROW(rms_norm, "hhf>q"),
+    NARROW(rms_norm_amax, "hhf>qf"),
+    NARROW(rms_norm_rows, "hh>qf"),
+    NARROW(add_rms_norm, "hhhf>hq"),
+    NARROW(add_rms_norm_amax, "hhhf>hqf"),
+    NARROW(add_rms_norm_rows, "hhh>hqf"),
+    NARROW(silu_mul, "hhf>q"),
+    NARROW(silu_mul_amax, "hhf>qf"),
+    NARROW(silu_mul_rows, "hh>qf"),
     OPTIONAL(float8_history, false, "ffs>f", accepts_history, NULL, cuda_history_launch),
     F8_PRODUCT(float8_linear),
     F8_PRODUCT(float8_linear_part),

@@ -2,10 +2,12 @@
 # Built only where configure finds nvcc.
 nobase_dist_doc_DATA += plugins/cuda/README.md
 cuda_kernels = adamw attention attention_any attention_dnn attention_dx elementwise embedding \
-	float8 loss move norm quantise rope rows scalar sum
+	float8 loss move narrow norm quantise rope rows scalar sum
 cuda_kernel_headers = \
 	plugins/cuda/kernels/args.h \
 	plugins/cuda/kernels/attention.h \
+	plugins/cuda/kernels/f8.h \
+	plugins/cuda/kernels/held.h \
 	plugins/cuda/kernels/kernel.h \
 	plugins/cuda/kernels/list.h \
 	plugins/cuda/kernels/nvcc/target.h
@@ -45,6 +47,7 @@ plugins_cuda_libweftcuda_la_SOURCES = \
 	plugins/cuda/ops_attention.c \
 	plugins/cuda/ops_dense.c \
 	plugins/cuda/ops_dnn.c \
+	plugins/cuda/ops_narrow.c \
 	plugins/cuda/ops_token.c \
 	plugins/cuda/product.c \
 	plugins/cuda/product_each.c \

@@ -99,7 +99,7 @@ static const weft_contribution contributions[] = {
 };
 
 #define JOINED(op) &f8_op_##op,
-static const weft_op *const ops[] = {
+const weft_op *const f8_ops[] = {
     &f8_op_amax,        &f8_op_scale,     &f8_op_quantise,  &f8_op_linear,  &f8_op_linear_part,
     &f8_op_linear_rows, &f8_op_linear_dx, &f8_op_linear_dw, &f8_op_history, F8_JOINED(JOINED) NULL,
 };
@@ -114,7 +114,7 @@ WEFT_PLUGIN(float8) = {
     .numerics = WEFT_NUMERICS_CHANGES,
     .params = params,
     .contributions = contributions,
-    .ops = ops,
+    .ops = f8_ops,
     .kernels = f8_cpu_kernels,
     .create = create,
 };

@@ -74,6 +74,7 @@ static inline bool f8_is_part(const weft_node *n)
 
 extern const weft_op f8_op_amax, f8_op_scale, f8_op_quantise, f8_op_linear, f8_op_linear_part,
     f8_op_linear_rows, f8_op_linear_dx, f8_op_linear_dw, f8_op_history;
+extern const weft_op *const f8_ops[];
 extern const weft_kernel f8_cpu_kernels[];
 
 /* joined.c: what makes an activation and what narrows it, at once. */

@@ -71,10 +71,11 @@ static weft_status plain(const weft_call *call, weft_error *err)
     double scale = weft_tensor_get(&call->ins[1], 0);
     int64_t step = llround(weft_tensor_get(&call->ins[2], 0));
     if (step % (interval < 1 ? 1 : interval) == 0)
-        scale = amax > 0 ? (double)weft_f8_scale_of(amax, weft_dtype_find(weft_call_text(call, "dtype")),
+        scale = amax > 0
+                    ? (double)weft_f8_scale_of(amax, weft_dtype_find(weft_call_text(call, "dtype")),
                                                weft_call_int(call, "power_of_two") != 0,
                                                weft_call_int(call, "margin"))
-                         : 1;
+                    : 1;
     weft_tensor_set(&call->outs[1], 0, scale);
     return WEFT_OK;
 }

@@ -80,7 +80,11 @@ static double rounding(const trial *t, int variant_number)
     return is_bf16_attention(t, variant_number) ? 0x1p-8 : 0.0;
 }
 
+extern const weft_op *const f8_ops[];
+static const weft_op *const *const ops[] = {f8_ops, NULL};
+
 const trial_machine machine = {.kernels = cpu_kernels,
+                               .ops = ops,
                                .variant = variant,
                                .repeats = repeats,
                                .repeated = "the thread count or the run",

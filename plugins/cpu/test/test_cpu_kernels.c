@@ -217,6 +217,7 @@ int main(void)
         cmocka_unit_test(test_exp_is_within_two_ulp),
         cmocka_unit_test(test_weights_of_logits_are_exponentials),
         TRIAL_OPS,
+        cmocka_unit_test(trial_test_narrowed),
         cmocka_unit_test(test_norms_of_heads),
         cmocka_unit_test(test_parts_of_heads),
     };

@@ -148,6 +148,18 @@ typedef struct cuda_quantise_args {
     double most; /* the dtype's largest number */
 } cuda_quantise_args;
 
+/* Made and narrowed at once: rows of a norm, with `sum` also added first, or of silu_mul of x and w,
+ * all bf16. scale: of all; NULL: each row's, which goes to `scales`. parts: a maximum of each block;
+ * NULL: nobody asks. */
+typedef struct cuda_narrow_args {
+    cuda_norm_args of;
+    const float *scale;
+    float *scales, *parts;
+    uint8_t *out;
+    int32_t e5m2, power_of_two;
+    double most; /* the dtype's largest number */
+} cuda_narrow_args;
+
 typedef struct cuda_history_args {
     cuda_view was, scale, step, maxima[48], out, scale_out;
     int64_t n, interval;

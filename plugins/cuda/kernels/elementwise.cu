@@ -110,11 +110,6 @@ WEFT_KERNEL(broadcast, cuda_elementwise_args, CUDA_THREADS)
 
 /* ---- activations ---- */
 
-static __device__ inline float sigmoid(float x)
-{
-    return reciprocal_fast(1.0f + expf(-x));
-}
-
 template <bool WHOLE> static __device__ inline void silu_mul_of(const cuda_elementwise_args &a)
 {
     FOR_CHUNKS(i, a.n)

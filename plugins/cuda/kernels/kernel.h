@@ -223,6 +223,11 @@ static __device__ inline void store8_sum(const cuda_view &v, int64_t i, int64_t 
             name##_of<false>(a);                                                                   \
     }
 
+static __device__ inline float sigmoid(float x)
+{
+    return reciprocal_fast(1.0f + expf(-x));
+}
+
 /* ---- who does what ---- */
 
 /* Where this thread begins in a walk of the grid over chunks of 8, and its step. */

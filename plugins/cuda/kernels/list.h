@@ -15,6 +15,7 @@
     X(loss)                                                                                        \
     X(move)                                                                                        \
     X(norm)                                                                                        \
+    X(narrow)                                                                                      \
     X(quantise)                                                                                    \
     X(rope)                                                                                        \
     X(rows)                                                                                        \
@@ -86,6 +87,10 @@
     X(norm, norm_stats, 256)                                                                       \
     X(norm, column_parts, 256)                                                                     \
     X(norm, column_sums, 256)                                                                      \
+    X(narrow, narrow_norm_2, 256)                                                                  \
+    X(narrow, narrow_norm_4, 256)                                                                  \
+    X(narrow, narrow_silu_mul, 256)                                                                \
+    X(narrow, narrow_silu_mul_rows, 256)                                                           \
     X(quantise, amax_rows, 256)                                                                    \
     X(quantise, amax_column_parts, 256)                                                            \
     X(quantise, amax_of_columns, 256)                                                              \

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Largest magnitudes, scales and values in 8 bits. A scale is one for all, one for each row of
  * `width` elements, or one for each of `width` columns. */
-#include "kernel.h"
+#include "f8.h"
 
 static __device__ inline float larger_magnitude(const cuda_view &v, int64_t i, int64_t end,
                                                 float most)
@@ -89,18 +89,6 @@ WEFT_KERNEL(amax_of_columns, cuda_quantise_args, CUDA_THREADS)
 
 /* ---- scales ---- */
 
-/* What brings amax to the dtype's largest number; made in f64, so that it is the same as
- * anywhere. */
-static __device__ inline float scale_of(double amax, double most, int power_of_two, int margin)
-{
-    float scale = (float)ldexp(most / (amax < 1e-12 ? 1e-12 : amax), -margin);
-    if (!power_of_two || !(fabsf(scale) <= 3.4028234e38f) || scale == 0.0f)
-        return scale;
-    int exponent;
-    frexpf(scale, &exponent);
-    return ldexpf(1.0f, exponent - 1);
-}
-
 WEFT_KERNEL(f8_scale, cuda_quantise_args, CUDA_THREADS)
 {
     for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < a.n;
@@ -130,27 +118,6 @@ WEFT_KERNEL(f8_history, cuda_history_args, 32)
 }
 
 /* ---- values ---- */
-
-/* To nearest even; beyond the largest number: that; NaN stays. As weft_f32_to_f8, bit by bit. */
-static __device__ inline uint32_t to_f8(float f, bool e5m2)
-{
-    uint32_t u = __float_as_uint(f), sign = u >> 24 & 0x80u, cut = e5m2 ? 21 : 20;
-    uint32_t largest = e5m2 ? 0x47600000u : 0x43e00000u, normal = e5m2 ? 0x38800000u : 0x3c800000u;
-    float base = e5m2 ? 128.0f : 16384.0f; /* with the smallest number as the last bit */
-    u &= 0x7fffffffu;
-    if (u > 0x7f800000u)
-        return sign | 0x7fu;
-    u = u < largest ? u : largest;
-    uint32_t small = __float_as_uint(base + __uint_as_float(u)) - __float_as_uint(base);
-    uint32_t rounded = u + ((1u << (cut - 1)) - 1u) + (u >> cut & 1u);
-    return sign | (u < normal ? small : (rounded >> cut) - (e5m2 ? 112u << 2 : 120u << 3));
-}
-
-/* An infinity becomes a NaN: that a step has overflowed must not be lost in the largest number. */
-static __device__ inline uint32_t quantised(float x, float scale, bool e5m2)
-{
-    return to_f8(fabsf(x) <= 3.4028234e38f ? x * scale : x - x, e5m2);
-}
 
 /* The scales of the 8 elements from i on: read once where one is for all of them. */
 static __device__ inline void load_scales(const cuda_quantise_args &a, int64_t i, float scale[8])
@@ -184,14 +151,6 @@ WEFT_KERNEL(quantise, cuda_quantise_args, CUDA_THREADS)
         load_scales(a, i, scale);
         EACH8(k)
         codes[k] = quantised(x[k], scale[k], a.e5m2);
-        if (i + 8 <= a.n && ((uintptr_t)out & 7) == 0) {
-            *(uint2 *)(out + i) =
-                make_uint2(codes[0] | codes[1] << 8 | codes[2] << 16 | codes[3] << 24,
-                           codes[4] | codes[5] << 8 | codes[6] << 16 | codes[7] << 24);
-        } else {
-            EACH8(k)
-            if (i + k < a.n)
-                out[i + k] = (uint8_t)codes[k];
-        }
+        store_codes(out, i, a.n, codes);
     }
 }

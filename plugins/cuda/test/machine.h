@@ -5,13 +5,7 @@
 
 #include <weft/weft.h>
 
-extern const weft_op *const adamw_ops[], *const tp_ops[];
-extern const weft_op f8_op_amax, f8_op_scale, f8_op_quantise, f8_op_history, f8_op_linear,
-    f8_op_linear_part, f8_op_linear_rows, f8_op_linear_dx, f8_op_linear_dw;
-
-static const weft_op *const f8_ops[] = {
-    &f8_op_amax,        &f8_op_scale,       &f8_op_quantise,  &f8_op_history,   &f8_op_linear,
-    &f8_op_linear_part, &f8_op_linear_rows, &f8_op_linear_dx, &f8_op_linear_dw, NULL};
+extern const weft_op *const adamw_ops[], *const tp_ops[], *const f8_ops[];
 
 static const weft_op *const *const machine_ops[] = {adamw_ops, tp_ops, f8_ops, NULL};
 

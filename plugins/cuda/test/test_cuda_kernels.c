@@ -421,6 +421,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_whole_heads),
         cmocka_unit_test(test_whole_rows),
         cmocka_unit_test(test_joined_norms),
+        cmocka_unit_test(trial_test_narrowed),
         cmocka_unit_test(test_many_rows),
         cmocka_unit_test(test_whole_vocabulary),
         cmocka_unit_test(test_frequent_ids),

@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What makes an activation and narrows it: a norm, with the sum before it, or silu_mul. What is
+ * between is rounded to bf16 in registers, as it would be where it is stored, and written in 8 bits
+ * alone. */
+#include "f8.h"
+#include "held.h"
+
+/* Rounds y; returns the largest magnitude of it and `most`. */
+static __device__ inline float round8(float y[8], float most)
+{
+    widen_bf16(narrow_bf16(y), y);
+    EACH8(k)
+    most = larger_of::of(most, fabsf(y[k]));
+    return most;
+}
+
+static __device__ inline void narrow8(const cuda_narrow_args &all, int64_t i, int64_t n,
+                                      const float y[8], float scale)
+{
+    uint32_t codes[8];
+    EACH8(k)
+    codes[k] = quantised(y[k], scale, all.e5m2);
+    store_codes(all.out, i, n, codes);
+}
+
+/* The scale of a row, from the largest magnitude that this thread has seen in it. */
+static __device__ inline float row_scale(const cuda_narrow_args &all, int64_t row, float most)
+{
+    if (all.scale)
+        return *all.scale;
+    const float scale =
+        scale_of(block_reduce<larger_of>(most, 0.0f), all.most, all.power_of_two, 0);
+    if (threadIdx.x == 0)
+        all.scales[row] = scale;
+    return scale;
+}
+
+static __device__ inline void put_part(const cuda_narrow_args &all, float most)
+{
+    if (!all.parts)
+        return;
+    most = block_reduce<larger_of>(most, 0.0f);
+    if (threadIdx.x == 0)
+        all.parts[blockIdx.x] = most;
+}
+
+/* ---- norms ---- */
+
+/* raw += dy, which goes to `sum`. */
+template <int HELD>
+static __device__ inline void add_held(const cuda_norm_args &a, int64_t from,
+                                       eight<true> (&raw)[HELD])
+{
+    eight<true> d[HELD];
+    hold<HELD>(a, a.dy, from, d);
+    EACH_HELD(c, e)
+    {
+        float x[8], y[8];
+        widen8(raw[c], x);
+        widen8(d[c], y);
+        EACH8(k)
+        x[k] += y[k];
+        raw[c].u = narrow_bf16(x);
+        *(uint4 *)((uint16_t *)a.sum.data + from + e) = raw[c].u;
+    }
+}
+
+template <int HELD> static __device__ inline void narrow_norm_held(const cuda_narrow_args &all)
+{
+    const cuda_norm_args &a = all.of;
+    float most = 0.0f;
+    FOR_ROWS(row)
+    {
+        const int64_t from = row * a.width;
+        float y[HELD][8], most_of_row = 0.0f;
+        eight<true> raw[HELD];
+        hold<HELD>(a, a.x, from, raw);
+        if (a.sum.data)
+            add_held<HELD>(a, from, raw);
+        const row_stats s = stats_held<HELD>(a, raw);
+        EACH_HELD(c, e)
+        {
+            float w[8];
+            widen8(raw[c], y[c]);
+            load8_words(a.w, e, w);
+            EACH8(k)
+            y[c][k] = (y[c][k] - s.mean) * s.r * w[k];
+            most_of_row = round8(y[c], most_of_row);
+        }
+        most = larger_of::of(most, most_of_row);
+        const float scale = row_scale(all, row, most_of_row);
+        EACH_HELD(c, e)
+        narrow8(all, from + e, from + a.width, y[c], scale);
+    }
+    put_part(all, most);
+}
+
+WEFT_KERNEL(narrow_norm_2, cuda_narrow_args, CUDA_THREADS)
+{
+    narrow_norm_held<2>(a);
+}
+
+WEFT_KERNEL(narrow_norm_4, cuda_narrow_args, CUDA_THREADS)
+{
+    narrow_norm_held<4>(a);
+}
+
+/* ---- silu_mul ---- */
+
+static __device__ inline float silu_mul8(const cuda_norm_args &a, int64_t i, int64_t end,
+                                         float y[8], float most)
+{
+    float gate[8], up[8];
+    load8(a.x, i, end, gate);
+    load8(a.w, i, end, up);
+    EACH8(k)
+    y[k] = gate[k] * sigmoid(gate[k]) * up[k];
+    return round8(y, most);
+}
+
+WEFT_KERNEL(narrow_silu_mul, cuda_narrow_args, CUDA_THREADS)
+{
+    const int64_t n = a.of.rows * a.of.width;
+    float most = 0.0f, y[8];
+    FOR_CHUNKS(i, n)
+    {
+        most = silu_mul8(a.of, i, n, y, most);
+        narrow8(a, i, n, y, *a.scale);
+    }
+    put_part(a, most);
+}
+
+/* A row is made twice, for it may be too long to be held. */
+WEFT_KERNEL(narrow_silu_mul_rows, cuda_narrow_args, CUDA_THREADS)
+{
+    for (int64_t row = blockIdx.x; row < a.of.rows; row += gridDim.x) {
+        const int64_t from = row * a.of.width, end = from + a.of.width;
+        float most = 0.0f, y[8];
+        FOR_ROW(e, a.of.width)
+        most = silu_mul8(a.of, from + e, end, y, most);
+        const float scale = row_scale(a, row, most);
+        FOR_ROW(e, a.of.width)
+        {
+            silu_mul8(a.of, from + e, end, y, 0.0f);
+            narrow8(a, from + e, end, y, scale);
+        }
+    }
+}
