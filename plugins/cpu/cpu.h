@@ -102,6 +102,8 @@ typedef weft_status cpu_launch(const weft_call *call, weft_error *err);
     OP(float8_silu_mul)                                                                            \
     OP(float8_silu_mul_amax)                                                                       \
     OP(float8_silu_mul_rows)                                                                       \
+    OP(float8_quantise_amax)                                                                       \
+    OP(float8_quantise_rows)                                                                       \
     OP(head_norm)                                                                                  \
     OP(head_norm_dx)                                                                               \
     OP(head_norm_dw)                                                                               \

@@ -207,6 +207,8 @@ const weft_kernel cpu_kernels[] = {
     NARROW(silu_mul, "hhf>q", accepts_scale),
     NARROW(silu_mul_amax, "hhf>qf", accepts_scale),
     NARROW(silu_mul_rows, "hh>qf", accepts_rows),
+    NARROW(quantise_amax, "hf>qf", accepts_scale),
+    NARROW(quantise_rows, "h>qf", accepts_rows),
     VECTOR(head_norm, true, "hh>h"),
     VECTOR(head_norm_dx, true, "hhh>h"),
     ROW_SUM(head_norm_dw, "hhh>h"),

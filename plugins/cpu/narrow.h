@@ -1,22 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What makes an activation and narrows it, of the plugin float8: blocks are made by the functions
- * of the ops that make them, in the dtype that would be stored, and narrowed while they are near.
- * So the bits are the same, and what is between is never written. */
+/* What makes an activation and narrows it, or narrows what is there, of the plugin float8: blocks
+ * are made by the functions of the ops that make them, in the dtype that would be stored, and
+ * narrowed while they are near. So the bits are the same, and what is between is never written. */
+
+typedef enum narrow_kind { NARROW_NORM, NARROW_SILU, NARROW_GIVEN } narrow_kind;
 
 typedef struct narrowing {
     const weft_call *call;
-    bool silu, by_rows;
+    narrow_kind kind;
+    bool by_rows;
     int sum; /* 1: result 0 is a sum that is normed */
     int64_t count, width;
     weft_dtype dtype; /* of what is narrowed */
     const weft_tensor *q;
 } narrowing;
 
-static narrowing narrowing_of(const weft_call *call, bool silu, int sum, bool by_rows)
+static narrowing narrowing_of(const weft_call *call, narrow_kind kind, int sum, bool by_rows)
 {
     const weft_tensor *x = sum ? &call->outs[0] : &call->ins[0];
-    narrowing j = {call, silu, by_rows, sum, weft_tensor_count(x), width_of(x), x->dtype, NULL};
-    if (silu && !by_rows)
+    narrowing j = {call, kind, by_rows, sum, weft_tensor_count(x), width_of(x), x->dtype, NULL};
+    if (kind != NARROW_NORM && !by_rows)
         j.width = CPU_BLOCK; /* any cut will do */
     j.q = &call->outs[sum];
     return j;
@@ -29,21 +32,26 @@ static weft_tensor tensor_from(const weft_tensor *t, int64_t at)
     return moved;
 }
 
-/* Elements [at, at + n) of what is narrowed; e: the first one's place in its row. */
-static void make_block(const narrowing *j, int64_t at, int64_t e, int64_t n, moments m,
-                       const weft_tensor *y)
+/* Elements [at, at + n) of what is narrowed, into y, or where they lie; e: the first one's place in
+ * its row. */
+static weft_tensor make_block(const narrowing *j, int64_t at, int64_t e, int64_t n, moments m,
+                              weft_tensor y)
 {
     const weft_call *call = j->call;
-    const weft_tensor ins[] = {tensor_from(j->sum ? &call->outs[0] : &call->ins[0], at),
-                               tensor_from(&call->ins[1 + j->sum], j->silu ? at : e)};
+    const weft_tensor x = tensor_from(j->sum ? &call->outs[0] : &call->ins[0], at);
+    if (j->kind == NARROW_GIVEN)
+        return x;
+    const weft_tensor ins[] = {
+        x, tensor_from(&call->ins[1 + j->sum], j->kind == NARROW_SILU ? at : e)};
     weft_call make = *call;
     make.ins = ins;
-    make.outs = y;
+    make.outs = &y;
     make.accumulate = false;
-    if (j->silu)
+    if (j->kind == NARROW_SILU)
         silu_mul_block(&make, 0, n);
     else
         norm_row(&make, 0, n, m, false);
+    return y;
 }
 
 /* Returns the largest magnitude, as bits: larger ones are larger, and a NaN is the largest. */
@@ -68,12 +76,12 @@ static CPU_ONCE uint32_t narrow_block(const weft_tensor *y, int64_t n, float sca
 static uint32_t narrow_blocks(const narrowing *j, int64_t row, moments m, float scale, uint8_t *out)
 {
     float buffer[CPU_BLOCK];
-    const weft_tensor y = {.data = buffer, .dtype = j->dtype};
+    const weft_tensor room = {.data = buffer, .dtype = j->dtype};
     const int64_t from = row * j->width, width = least(j->width, j->count - from);
     uint32_t most = 0;
     for (int64_t e = 0; e < width; e += CPU_BLOCK) {
         const int64_t n = least(CPU_BLOCK, width - e);
-        make_block(j, from + e, e, n, m, &y);
+        const weft_tensor y = make_block(j, from + e, e, n, m, room);
         const uint32_t bits =
             narrow_block(&y, n, scale, j->q->dtype == WEFT_F8E5M2, out ? out + from + e : NULL);
         most = bits > most ? bits : most;
@@ -102,7 +110,7 @@ static uint32_t narrow_group(const narrowing *j, int64_t row, int64_t n)
     uint32_t most = 0;
     for (int64_t r = 0; r < n && j->sum; r++)
         add_row_to(j->call, row + r, j->width);
-    if (!j->silu)
+    if (j->kind == NARROW_NORM)
         group_moments(x, row, n, j->width, (float)weft_call_real(j->call, "eps"), false, m);
     for (int64_t r = 0; r < n; r++) {
         const uint32_t bits = narrow_row(j, row + r, m[r]);
@@ -111,11 +119,11 @@ static uint32_t narrow_group(const narrowing *j, int64_t row, int64_t n)
     return most;
 }
 
-static weft_status narrow(const weft_call *call, bool silu, int sum, bool by_rows)
+static weft_status narrow(const weft_call *call, narrow_kind kind, int sum, bool by_rows)
 {
-    const narrowing j = narrowing_of(call, silu, sum, by_rows);
+    const narrowing j = narrowing_of(call, kind, sum, by_rows);
     const int64_t rows = j.width > 0 ? (j.count + j.width - 1) / j.width : 0,
-                  group = silu ? 1 : group_of(j.width, false);
+                  group = kind == NARROW_NORM ? group_of(j.width, false) : 1;
     uint32_t most = 0;
 #pragma omp parallel for schedule(static) num_threads(team(call, 2 * j.count)) reduction(max : most)
     for (int64_t row = 0; row < rows; row += group) {
@@ -127,19 +135,21 @@ static weft_status narrow(const weft_call *call, bool silu, int sum, bool by_row
     return WEFT_OK;
 }
 
-#define NARROW(op, silu, sum, by_rows)                                                             \
+#define NARROW(op, kind, sum, by_rows)                                                             \
     static weft_status launch_float8_##op(const weft_call *call, weft_error *err)                  \
     {                                                                                              \
         (void)err;                                                                                 \
-        return narrow(call, silu, sum, by_rows);                                                   \
+        return narrow(call, kind, sum, by_rows);                                                   \
     }
-NARROW(rms_norm, false, 0, false)
-NARROW(rms_norm_amax, false, 0, false)
-NARROW(rms_norm_rows, false, 0, true)
-NARROW(add_rms_norm, false, 1, false)
-NARROW(add_rms_norm_amax, false, 1, false)
-NARROW(add_rms_norm_rows, false, 1, true)
-NARROW(silu_mul, true, 0, false)
-NARROW(silu_mul_amax, true, 0, false)
-NARROW(silu_mul_rows, true, 0, true)
+NARROW(rms_norm, NARROW_NORM, 0, false)
+NARROW(rms_norm_amax, NARROW_NORM, 0, false)
+NARROW(rms_norm_rows, NARROW_NORM, 0, true)
+NARROW(add_rms_norm, NARROW_NORM, 1, false)
+NARROW(add_rms_norm_amax, NARROW_NORM, 1, false)
+NARROW(add_rms_norm_rows, NARROW_NORM, 1, true)
+NARROW(silu_mul, NARROW_SILU, 0, false)
+NARROW(silu_mul_amax, NARROW_SILU, 0, false)
+NARROW(silu_mul_rows, NARROW_SILU, 0, true)
+NARROW(quantise_amax, NARROW_GIVEN, 0, false)
+NARROW(quantise_rows, NARROW_GIVEN, 0, true)
 #undef NARROW

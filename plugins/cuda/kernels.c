@@ -176,6 +176,8 @@ const weft_kernel cuda_kernels[] = {
     NARROW(silu_mul, "hhf>q"),
     NARROW(silu_mul_amax, "hhf>qf"),
     NARROW(silu_mul_rows, "hh>qf"),
+    NARROW(quantise_amax, "hf>qf"),
+    NARROW(quantise_rows, "h>qf"),
     OPTIONAL(float8_history, false, "ffs>f", accepts_history, NULL, cuda_history_launch),
     F8_PRODUCT(float8_linear),
     F8_PRODUCT(float8_linear_part),

@@ -1,107 +1,125 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Launches of what makes an activation and narrows it, of the plugin float8. */
+/* Launches of what makes an activation and narrows it, or narrows what is there, of the plugin
+ * float8. */
 #include "gpu.h"
 
 #include <string.h>
 
-static bool is_silu(const weft_call *call)
+typedef struct shape {
+    int sum;         /* 1: result 0 is a sum, which is normed */
+    int wide;        /* operands before the scale */
+    bool norm, rows; /* rows: each has a scale, which is made here */
+    bool amax;       /* is the largest magnitude asked for? */
+} shape;
+
+static shape shape_of(const weft_call *call)
 {
-    return strstr(call->op->name, "silu_mul") != NULL;
+    const char *op = call->op->name;
+    shape s = {.sum = strstr(op, "add_") != NULL, .norm = strstr(op, "rms_norm") != NULL};
+    s.wide = strstr(op, "quantise") ? 1 : 2 + s.sum;
+    s.rows = call->n_ins == s.wide;
+    s.amax = !s.rows && call->n_outs > 1 + s.sum;
+    return s;
 }
 
-/* Does a sum come first? Then it is result 0. */
-static int sums(const weft_call *call)
+/* Rows of bf16, of norms such as a block holds; what is there may be anything. */
+static bool is_held(const weft_call *call, const shape *s)
 {
-    return strstr(call->op->name, "add_") != NULL;
+    const int64_t width = cuda_width(&call->ins[0]);
+    if (s->wide == 1)
+        return true;
+    if (width % 8 != 0 || (s->norm && width > 32 * CUDA_THREADS))
+        return false;
+    for (int i = 0; i < s->wide - s->norm; i++)
+        if (call->ins[i].dtype != WEFT_BF16)
+            return false;
+    return !s->sum || call->outs[0].dtype == WEFT_BF16;
 }
 
-/* Rows of bf16 that a block holds, and whole words of gates; a scale that is one, or each row's. */
+/* And a scale that is one, or each row's. */
 bool cuda_narrow_accepts(const weft_call *call)
 {
-    const weft_tensor *x = &call->ins[0], *last = &call->ins[call->n_ins - 1];
+    const shape s = shape_of(call);
     const int64_t places = weft_call_int(call, "places");
-    const int wide = 2 + sums(call);
-    const bool rows = call->n_ins == wide;
-    bool whole = cuda_width(x) % 8 == 0 && (is_silu(call) || cuda_width(x) <= 32 * CUDA_THREADS);
-    for (int i = 0; i < wide && whole; i++)
-        whole = call->ins[i].dtype == WEFT_BF16 || (i == wide - 1 && !is_silu(call));
-    if (sums(call))
-        whole = whole && call->outs[0].dtype == WEFT_BF16;
-    if (!rows)
-        return whole && last->n_dims == 0 && places == 0;
-    return whole && x->n_dims > 0 && places == ((int64_t)1 << (x->n_dims - 1)) - 1;
+    const int n = call->ins[0].n_dims;
+    if (!is_held(call, &s))
+        return false;
+    if (s.rows)
+        return n > 0 && places == ((int64_t)1 << (n - 1)) - 1;
+    return call->ins[s.wide].n_dims == 0 && places == 0;
 }
 
-static int64_t blocks_of(const weft_call *call)
+static int64_t blocks_of(const weft_call *call, const shape *s)
 {
     const weft_tensor *x = &call->ins[0];
     const int64_t n = weft_tensor_count(x);
-    if (is_silu(call) && call->n_ins > 2)
+    if (!s->norm && !s->rows)
         return cuda_chunk_blocks(n);
     return n ? cuda_row_blocks(cuda_rows(x)) : 0;
 }
 
-/* Is the largest magnitude asked for? */
-static bool has_amax(const weft_call *call)
-{
-    return call->n_ins > 2 + sums(call) && call->n_outs > 1 + sums(call);
-}
-
 size_t cuda_narrow_workspace(const weft_call *call)
 {
-    return has_amax(call) ? (size_t)blocks_of(call) * sizeof(float) : 0;
+    const shape s = shape_of(call);
+    return s.amax ? (size_t)blocks_of(call, &s) * sizeof(float) : 0;
 }
 
-static cuda_narrow_args narrow_args(const weft_call *call)
+static cuda_narrow_args narrow_args(const weft_call *call, const shape *s)
 {
-    const int sum = sums(call);
-    const weft_tensor *x = &call->ins[0], *q = &call->outs[sum];
-    const bool rows = call->n_ins == 2 + sum;
+    const weft_tensor *x = &call->ins[0], *q = &call->outs[s->sum];
     cuda_narrow_args a = {.of = {.x = cuda_view_of(x),
-                                 .w = cuda_view_of(&call->ins[1 + sum]),
                                  .rows = cuda_rows(x),
                                  .width = cuda_width(x),
-                                 .eps = is_silu(call) ? 0 : (float)weft_call_real(call, "eps")},
-                          .scale = rows ? NULL : call->ins[call->n_ins - 1].data,
-                          .scales = rows ? q[1].data : NULL,
-                          .parts = has_amax(call) ? call->workspace : NULL,
+                                 .eps = s->norm ? (float)weft_call_real(call, "eps") : 0},
+                          .scale = s->rows ? NULL : call->ins[s->wide].data,
+                          .scales = s->rows ? q[1].data : NULL,
+                          .parts = s->amax ? call->workspace : NULL,
                           .out = q->data,
                           .e5m2 = q->dtype == WEFT_F8E5M2,
-                          .power_of_two = rows && weft_call_int(call, "power_of_two") != 0,
+                          .power_of_two = s->rows && weft_call_int(call, "power_of_two") != 0,
                           .most = weft_dtype_max(q->dtype)};
-    if (sum) {
+    if (s->wide > 1)
+        a.of.w = cuda_view_of(&call->ins[1 + s->sum]);
+    if (s->sum) {
         a.of.dy = cuda_view_of(&call->ins[1]);
         a.of.sum = cuda_view_of(&call->outs[0]);
     }
     return a;
 }
 
-weft_status cuda_narrow_launch(const weft_call *call, weft_error *err)
+static cuda_kernel kernel_of(const shape *s, int64_t width)
 {
-    const cuda_narrow_args a = narrow_args(call);
-    const cuda_quantise_args parts = {
-        .out = cuda_view_of(&call->outs[call->n_outs - 1]), .parts = a.parts, .n = blocks_of(call)};
-    const bool by_row = is_silu(call) && a.scales;
-    weft_status s = cuda_check_workspace(call, cuda_narrow_workspace(call), err);
-    if (!s)
-        s = cuda_launch(call->queue,
-                        by_row                           ? CUDA_KERNEL_narrow_silu_mul_rows
-                        : is_silu(call)                  ? CUDA_KERNEL_narrow_silu_mul
-                        : a.of.width > 16 * CUDA_THREADS ? CUDA_KERNEL_narrow_norm_4
-                                                         : CUDA_KERNEL_narrow_norm_2,
-                        &a, blocks_of(call), err);
-    return s || !has_amax(call)
-               ? s
-               : cuda_launch(call->queue, CUDA_KERNEL_amax_of_parts, &parts, 1, err);
+    if (s->norm)
+        return width > 16 * CUDA_THREADS ? CUDA_KERNEL_narrow_norm_4 : CUDA_KERNEL_narrow_norm_2;
+    if (s->wide == 1)
+        return s->rows ? CUDA_KERNEL_narrow_given_rows : CUDA_KERNEL_narrow_given;
+    return s->rows ? CUDA_KERNEL_narrow_silu_mul_rows : CUDA_KERNEL_narrow_silu_mul;
 }
 
-/* What is read and written, and a launch more for the maximum of all blocks. */
+weft_status cuda_narrow_launch(const weft_call *call, weft_error *err)
+{
+    const shape form = shape_of(call);
+    const cuda_narrow_args a = narrow_args(call, &form);
+    const cuda_quantise_args parts = {.out = cuda_view_of(&call->outs[call->n_outs - 1]),
+                                      .parts = a.parts,
+                                      .n = blocks_of(call, &form)};
+    weft_status s = cuda_check_workspace(call, cuda_narrow_workspace(call), err);
+    if (!s)
+        s = cuda_launch(call->queue, kernel_of(&form, a.of.width), &a, blocks_of(call, &form), err);
+    return s || !form.amax ? s
+                           : cuda_launch(call->queue, CUDA_KERNEL_amax_of_parts, &parts, 1, err);
+}
+
+/* A launch more for the maximum of all blocks; rows that are not held are made twice. */
 weft_kernel_work cuda_narrow_work(const weft_call *call)
 {
-    weft_kernel_work w = {.launches = 1 + has_amax(call), .dtype = WEFT_F32};
+    const shape form = shape_of(call);
+    const bool twice = form.rows && !form.norm;
+    weft_kernel_work w = {.launches = 1 + form.amax, .dtype = WEFT_F32};
     for (int i = 0; i < call->n_ins + call->n_outs; i++) {
         const weft_tensor *t = i < call->n_ins ? &call->ins[i] : &call->outs[i - call->n_ins];
-        w.bytes += (double)weft_tensor_count(t) * (double)weft_dtype_size(t->dtype);
+        w.bytes += (double)weft_tensor_count(t) * (double)weft_dtype_size(t->dtype) *
+                   (twice && i < call->n_ins ? 2 : 1);
     }
     return w;
 }

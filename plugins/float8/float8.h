@@ -87,7 +87,9 @@ extern const weft_kernel f8_cpu_kernels[];
     X(rms_norm)                                                                                    \
     X(silu_mul_rows)                                                                               \
     X(silu_mul_amax)                                                                               \
-    X(silu_mul)
+    X(silu_mul)                                                                                    \
+    X(quantise_rows)                                                                               \
+    X(quantise_amax)
 #define F8_DECLARE(op) extern const weft_op f8_op_##op;
 F8_JOINED(F8_DECLARE)
 #undef F8_DECLARE

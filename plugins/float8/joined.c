@@ -57,6 +57,12 @@ static void make_silu_mul(const weft_call *call, const weft_tensor *y)
 
 /* ---- narrowed ---- */
 
+static weft_status cannot_accumulate(const weft_call *call, weft_error *err)
+{
+    return weft_fail(err, WEFT_ERR_INTERNAL, WEFT_NOWHERE, "%s: nothing is added to its result",
+                     call->op->name);
+}
+
 static weft_status run(const weft_op *op, const weft_call *of, const weft_tensor *ins, int n_ins,
                        const weft_tensor *out, weft_error *err)
 {
@@ -87,8 +93,7 @@ static weft_status plain(const weft_call *call,
 {
     weft_tensor y = *(sums(call->op) ? &call->outs[0] : &call->ins[0]);
     if (call->accumulate)
-        return weft_fail(err, WEFT_ERR_INTERNAL, WEFT_NOWHERE, "%s: nothing is added to its result",
-                         call->op->name);
+        return cannot_accumulate(call, err);
     y.data = weft_alloc((size_t)weft_tensor_count(&y) * weft_dtype_size(y.dtype) + 1);
     if (!y.data)
         return weft_fail_memory(err);
@@ -106,6 +111,12 @@ static weft_status norm_plain(const weft_call *call, weft_error *err)
 static weft_status silu_mul_plain(const weft_call *call, weft_error *err)
 {
     return plain(call, make_silu_mul, err);
+}
+
+/* What is there already. */
+static weft_status quantise_plain(const weft_call *call, weft_error *err)
+{
+    return call->accumulate ? cannot_accumulate(call, err) : narrow(call, &call->ins[0], err);
 }
 
 /* ---- the ops ---- */
@@ -191,3 +202,26 @@ NARROWED(add_rms_norm, "x + d, and its rms_norm", norm_plain, ADD_NORM, "... [e]
          "... [e], ", "r = add(x, d); y = rms_norm(r, w)", "x d w", "r ");
 NARROWED(silu_mul, "silu_mul", silu_mul_plain, "*, *", "*", "... [e], ... [e]", "",
          "y = silu_mul(g, u)", "g u", "");
+
+/* Both read what is there. */
+const weft_op f8_op_quantise_amax = {
+    .name = "float8_quantise_amax",
+    .summary = "x in 8 bits by a scale that is known, and its largest magnitude",
+    .rule = "*, -> *, ",
+    .pattern = "x s -> q m; m = float8_amax(x); q = float8_quantise(x, s)",
+    .attrs = "keep, history, dtype, places",
+    .flags = WEFT_OP_MAX | WEFT_OP_ROUNDS,
+    .infer = infer,
+    .plain = quantise_plain,
+};
+
+const weft_op f8_op_quantise_rows = {
+    .name = "float8_quantise_rows",
+    .summary = "x in 8 bits, and the scale of each row",
+    .rule = "... [e] -> ... [e], ...",
+    .pattern = "x -> q s; m = float8_amax(x); s = float8_scale(m); q = float8_quantise(x, s)",
+    .attrs = "keep, history, places, dtype, power_of_two",
+    .flags = WEFT_OP_ROUNDS,
+    .infer = infer_rows,
+    .plain = quantise_plain,
+};

@@ -38,11 +38,11 @@ static __device__ inline uint32_t quantised(float x, float scale, bool e5m2)
     return to_f8(fabsf(x) <= 3.4028234e38f ? x * scale : x - x, e5m2);
 }
 
-/* Of elements [i, i + 8); i is a multiple of 8. */
+/* Of elements [i, i + 8). */
 static __device__ inline void store_codes(uint8_t *out, int64_t i, int64_t n,
                                           const uint32_t codes[8])
 {
-    if (i + 8 <= n && ((uintptr_t)out & 7) == 0) {
+    if (i + 8 <= n && ((uintptr_t)(out + i) & 7) == 0) {
         *(uint2 *)(out + i) =
             make_uint2(codes[0] | codes[1] << 8 | codes[2] << 16 | codes[3] << 24,
                        codes[4] | codes[5] << 8 | codes[6] << 16 | codes[7] << 24);

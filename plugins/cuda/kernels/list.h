@@ -91,6 +91,8 @@
     X(narrow, narrow_norm_4, 256)                                                                  \
     X(narrow, narrow_silu_mul, 256)                                                                \
     X(narrow, narrow_silu_mul_rows, 256)                                                           \
+    X(narrow, narrow_given, 256)                                                                   \
+    X(narrow, narrow_given_rows, 256)                                                              \
     X(quantise, amax_rows, 256)                                                                    \
     X(quantise, amax_column_parts, 256)                                                            \
     X(quantise, amax_of_columns, 256)                                                              \

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What makes an activation and narrows it: a norm, with the sum before it, or silu_mul. What is
- * between is rounded to bf16 in registers, as it would be where it is stored, and written in 8 bits
- * alone. */
+/* What makes an activation and narrows it: a norm, with the sum before it, or silu_mul; or narrows
+ * what is there, and finds its largest magnitude in the same walk. What is between is rounded to
+ * bf16 in registers, as it would be where it is stored, and written in 8 bits alone. */
 #include "f8.h"
 #include "held.h"
 
@@ -105,44 +105,77 @@ WEFT_KERNEL(narrow_norm_4, cuda_narrow_args, CUDA_THREADS)
     narrow_norm_held<4>(a);
 }
 
-/* ---- silu_mul ---- */
+/* ---- silu_mul, and what is there ---- */
 
-static __device__ inline float silu_mul8(const cuda_norm_args &a, int64_t i, int64_t end,
-                                         float y[8], float most)
-{
-    float gate[8], up[8];
-    load8(a.x, i, end, gate);
-    load8(a.w, i, end, up);
-    EACH8(k)
-    y[k] = gate[k] * sigmoid(gate[k]) * up[k];
-    return round8(y, most);
-}
+struct silu_mul_of {
+    static __device__ inline float make(const cuda_norm_args &a, int64_t i, int64_t end, float y[8],
+                                        float most)
+    {
+        float gate[8], up[8];
+        load8(a.x, i, end, gate);
+        load8(a.w, i, end, up);
+        EACH8(k)
+        y[k] = gate[k] * sigmoid(gate[k]) * up[k];
+        return round8(y, most);
+    }
+};
 
-WEFT_KERNEL(narrow_silu_mul, cuda_narrow_args, CUDA_THREADS)
+struct given {
+    static __device__ inline float make(const cuda_norm_args &a, int64_t i, int64_t end, float y[8],
+                                        float most)
+    {
+        load8(a.x, i, end, y);
+        EACH8(k)
+        most = larger_of::of(most, fabsf(y[k]));
+        return most;
+    }
+};
+
+template <typename OF> static __device__ inline void narrow_all(const cuda_narrow_args &a)
 {
     const int64_t n = a.of.rows * a.of.width;
     float most = 0.0f, y[8];
     FOR_CHUNKS(i, n)
     {
-        most = silu_mul8(a.of, i, n, y, most);
+        most = OF::make(a.of, i, n, y, most);
         narrow8(a, i, n, y, *a.scale);
     }
     put_part(a, most);
 }
 
 /* A row is made twice, for it may be too long to be held. */
-WEFT_KERNEL(narrow_silu_mul_rows, cuda_narrow_args, CUDA_THREADS)
+template <typename OF> static __device__ inline void narrow_rows(const cuda_narrow_args &a)
 {
     for (int64_t row = blockIdx.x; row < a.of.rows; row += gridDim.x) {
         const int64_t from = row * a.of.width, end = from + a.of.width;
         float most = 0.0f, y[8];
         FOR_ROW(e, a.of.width)
-        most = silu_mul8(a.of, from + e, end, y, most);
+        most = OF::make(a.of, from + e, end, y, most);
         const float scale = row_scale(a, row, most);
         FOR_ROW(e, a.of.width)
         {
-            silu_mul8(a.of, from + e, end, y, 0.0f);
+            OF::make(a.of, from + e, end, y, 0.0f);
             narrow8(a, from + e, end, y, scale);
         }
     }
+}
+
+WEFT_KERNEL(narrow_silu_mul, cuda_narrow_args, CUDA_THREADS)
+{
+    narrow_all<silu_mul_of>(a);
+}
+
+WEFT_KERNEL(narrow_silu_mul_rows, cuda_narrow_args, CUDA_THREADS)
+{
+    narrow_rows<silu_mul_of>(a);
+}
+
+WEFT_KERNEL(narrow_given, cuda_narrow_args, CUDA_THREADS)
+{
+    narrow_all<given>(a);
+}
+
+WEFT_KERNEL(narrow_given_rows, cuda_narrow_args, CUDA_THREADS)
+{
+    narrow_rows<given>(a);
 }
