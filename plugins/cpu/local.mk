@@ -31,6 +31,7 @@ plugins_cpu_libcpu_la_SOURCES = \
 	plugins/cpu/isa.h \
 	plugins/cpu/isa_kernels.h \
 	plugins/cpu/loss.h \
+	plugins/cpu/narrow.h \
 	plugins/cpu/matmul.h \
 	plugins/cpu/norm.h \
 	plugins/cpu/norm_joined.h \

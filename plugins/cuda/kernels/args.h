@@ -148,9 +148,9 @@ typedef struct cuda_quantise_args {
     double most; /* the dtype's largest number */
 } cuda_quantise_args;
 
-/* Made and narrowed at once: rows of a norm, with `sum` also added first, or of silu_mul of x and w,
- * all bf16. scale: of all; NULL: each row's, which goes to `scales`. parts: a maximum of each block;
- * NULL: nobody asks. */
+/* Made and narrowed at once: rows of a norm, with `sum` also added first, or of silu_mul of x and
+ * w, all bf16. scale: of all; NULL: each row's, which goes to `scales`. parts: a maximum of each
+ * block; NULL: nobody asks. */
 typedef struct cuda_narrow_args {
     cuda_norm_args of;
     const float *scale;
