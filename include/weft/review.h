@@ -119,6 +119,10 @@ typedef struct weft_planned_stage {
 weft_status weft_plan_stages(const weft_plan *plan, const char *times, weft_planned_stage *out,
                              weft_error *err);
 
+/* Seconds that a step is predicted to take on average, with what ranks and stages wait for, as
+ * `weft plan` says it: the same on all ranks. */
+weft_status weft_plan_seconds(const weft_plan *plan, double *seconds, weft_error *err);
+
 /* Memory that the run's device has for each rank, in bytes; 0: nobody knows. */
 int64_t weft_plan_room(const weft_plan *plan);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What each stage of a pipeline takes, as a schedule must know it. */
+/* What each stage of a pipeline takes, as a schedule must know it, and what a step does. */
 #include "forecast/forecast.h"
 
 #include <weft/files.h>
@@ -110,17 +110,54 @@ static weft_status see(const weft_plan *plan, const char *times, weft_planned_st
     return s;
 }
 
-/* As rank 0 sees it: with parts of other sizes other ranks would choose otherwise. */
+static weft_status see_step(const weft_plan *plan, double *seconds, weft_error *err)
+{
+    weft_roofline r;
+    weft_forecast f;
+    weft_plan_roofline(plan, &r);
+    weft_status s = weft_plan_forecast(plan, &r, &f, err);
+    if (s)
+        return s;
+    *seconds = f.step_s;
+    weft_forecast_release(plan, &f);
+    return WEFT_OK;
+}
+
+/* Rank 0's plan: with parts of other sizes other ranks would choose otherwise. own: its memory. */
+static weft_status find_first(const weft_plan *plan, const weft_plan **first, weft_plan **own,
+                              weft_error *err)
+{
+    *own = plan->rank == 0 ? NULL : weft_alloc_zero(1, sizeof **own);
+    *first = plan->rank == 0 ? plan : *own;
+    if (!*first)
+        return weft_fail_memory(err);
+    return *own ? weft_plan_other(plan, 0, false, *own, err) : WEFT_OK;
+}
+
+static void forget_first(weft_plan *own)
+{
+    if (own)
+        weft_plan_forget_other(own);
+    weft_free(own);
+}
+
 weft_status weft_plan_stages(const weft_plan *plan, const char *times, weft_planned_stage *out,
                              weft_error *err)
 {
-    if (plan->rank == 0)
-        return see(plan, times, out, err);
-    weft_plan *first = weft_alloc_zero(1, sizeof *first);
-    weft_status s = first ? weft_plan_other(plan, 0, false, first, err) : weft_fail_memory(err);
+    const weft_plan *first;
+    weft_plan *own;
+    weft_status s = find_first(plan, &first, &own, err);
     s = s ? s : see(first, times, out, err);
-    if (first)
-        weft_plan_forget_other(first);
-    weft_free(first);
+    forget_first(own);
+    return s;
+}
+
+weft_status weft_plan_seconds(const weft_plan *plan, double *seconds, weft_error *err)
+{
+    const weft_plan *first;
+    weft_plan *own;
+    weft_status s = find_first(plan, &first, &own, err);
+    s = s ? s : see_step(first, seconds, err);
+    forget_first(own);
     return s;
 }

@@ -10,6 +10,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Beside offload, which looks at several ways, each takes so many plans at most. */
+enum { SHARED_TRIES = 4, FIRST_TRIES = 6 };
+
 /* ---- the key ---- */
 
 weft_status ac_budget_read(ac *self, weft_error *err)
@@ -77,7 +80,9 @@ static weft_status find_limit(const ac *self, ac_budget *a, weft_plan *plan, wef
 {
     const weft_where at = weft_params_where(self->host->params, "budget");
     weft_text text = {0};
-    a->limit = self->bytes;
+    const int64_t shared = ac_shared_limit(self);
+    a->shares = shared > 0;
+    a->limit = !self->bytes || (a->shares && shared < self->bytes) ? shared : self->bytes;
     if (self->share >= 0)
         return WEFT_OK;
     const int64_t room = weft_plan_room(plan);
@@ -90,7 +95,7 @@ static weft_status find_limit(const ac *self, ac_budget *a, weft_plan *plan, wef
                   weft_params_text(self->host->params, "budget"), weft_text_get(&text));
         weft_text_release(&text);
     }
-    if (self->bytes)
+    if (a->limit)
         return WEFT_OK;
     if (room <= 0)
         return weft_fail(err, WEFT_ERR_INPUT, at,
@@ -192,6 +197,7 @@ static weft_status begin(ac *self, weft_plan *plan, weft_error *err)
         for (int i = 0; i < st->n; i++)
             st->now.points[i] = ac_front_of(a, st->layers[i])->n - 1;
         ac_choice_weigh(a, st, &st->now);
+        st->limit = a->limit;
     }
     return s;
 }
@@ -234,6 +240,15 @@ static weft_status look_again(ac_budget *a, weft_plan *plan, bool all, weft_erro
     return s;
 }
 
+/* *same: this plan has it already. */
+static weft_status ask_other(ac_budget *a, weft_plan *plan, bool *same, weft_error *err)
+{
+    const uint64_t was = weft_hash_bytes(0, a->again, (size_t)a->n_values);
+    const weft_status s = ask(a, plan, err);
+    *same = was == weft_hash_bytes(0, a->again, (size_t)a->n_values);
+    return s;
+}
+
 /* same: nothing is asked for that was not. */
 static weft_status review_stages(const ac *self, weft_plan *plan, bool *same, weft_error *err)
 {
@@ -243,30 +258,40 @@ static weft_status review_stages(const ac *self, weft_plan *plan, bool *same, we
     int worst = -1;
     for (int r = 0; r < a->n_stages; r++) {
         ac_stage *st = &a->stages[r];
-        const bool fits = st->planned <= a->limit;
+        const bool fits = st->planned <= st->limit;
         all_fit = all_fit && fits;
         ac_learn(a, st);
         st->settled = fits && (st->settled || st->now.seconds <= 0 || st->n == 0);
         if (!st->settled && st->n > 0)
             ac_try_next(a, st, round);
+        if (a->shares && st->n > 0)
+            ac_settle_shared(a, st, round - a->since >= (!a->ways ? FIRST_TRIES : SHARED_TRIES));
         if (!st->best.known && (st->settled || st->n == 0) &&
             (worst < 0 || st->least > a->stages[worst].least))
             worst = r;
     }
-    if (worst >= 0)
+    if (worst >= 0 && !a->shares)
         return too_little(self, &a->stages[worst], worst, err);
     if (all_fit && !weft_asked(self->host, "ac keep")) {
-        weft_inform(self->host, "ac: all activations fit into the budget, and are kept");
+        if (!a->shares)
+            weft_inform(self->host, "ac: all activations fit into the budget, and are kept");
         *same = true;
         return WEFT_OK;
     }
-    const uint64_t was = weft_hash_bytes(0, a->again, (size_t)a->n_values);
-    const weft_status s = ask(a, plan, err);
-    *same = was == weft_hash_bytes(0, a->again, (size_t)a->n_values);
-    if (!s && !all_fit && *same && weft_asked(self->host, "ac keep"))
+    const weft_status s = ask_other(a, plan, same, err);
+    if (!s && !all_fit && *same && !a->shares && weft_asked(self->host, "ac keep"))
         return weft_fail(err, WEFT_ERR_INTERNAL, WEFT_NOWHERE,
                          "[ac] a plan that does not fit is asked for twice");
     return s;
+}
+
+static bool keeps_all(const ac_budget *a)
+{
+    for (int r = 0; r < a->n_stages; r++)
+        for (int i = 0; i < a->stages[r].n; i++)
+            if (a->stages[r].now.points[i] < ac_front_of(a, a->stages[r].layers[i])->n - 1)
+                return false;
+    return true;
 }
 
 weft_status ac_budget_review(void *self, weft_plan *plan, weft_error *err)
@@ -276,7 +301,10 @@ weft_status ac_budget_review(void *self, weft_plan *plan, weft_error *err)
     weft_status s = a->n_stages == 0 ? begin(of, plan, err) : WEFT_OK;
     if (s || of->share >= 0)
         return s ? s : next_share(of, a, plan, err);
-    bool same = true;
+    bool same = true, anew;
+    s = ac_share(of, plan, &anew, err);
+    if (!s && anew && (weft_asked(of->host, "ac keep") || !keeps_all(a)))
+        s = ask_other(a, plan, &same, err);
     for (int all = 0; all < 2 && same && !s; all++) {
         s = look_again(a, plan, all, err);
         s = s ? s : review_stages(of, plan, &same, err);

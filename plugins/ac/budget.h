@@ -39,7 +39,10 @@ typedef struct ac_stage {
     int64_t
         *off; /* by point of the tight layer: planned bytes less the model; INT64_MAX: unknown */
     int n_off;
-    int64_t fits, exceeds; /* the largest model that did, the least that did not */
+    int64_t limit; /* bytes that it may be planned for; what is to go to far memory, too */
+    double compute[2], link[2]; /* seconds of a micro-batch, forward and behind it: of all but far
+                                   memory, and of that */
+    int64_t fits, exceeds;      /* the largest model that did, the least that did not */
     int64_t planned, arena, state, best_planned;
     int64_t least, least_arena; /* the fewest bytes of all that was tried */
     bool least_keeps;           /* and something is kept there */
@@ -63,8 +66,19 @@ struct ac_budget {
     int n_stages;
     int64_t limit; /* bytes; share: 0 */
     int64_t room;  /* the device's, what libraries take among it; 0: nobody knows, or no matter */
-    bool known;    /* seconds are of a device that says what it reaches */
+    bool shares;   /* plugin offload looks for what lies far, too: nothing is refused here */
+    int since;     /* the round in which it began to look for one of its ways */
+    const char *way;
+    struct ac_way *ways; /* those that are behind it */
+    bool known;          /* seconds are of a device that says what it reaches */
 };
+
+/* What was chosen where that much lay far. */
+typedef struct ac_way {
+    const char *name;
+    int *points; /* by layer */
+    struct ac_way *next;
+} ac_way;
 
 /* A gradient that waits, in the place of a kept value or with what is always made again. */
 typedef struct ac_waiting {
@@ -115,6 +129,14 @@ const ac_front *ac_front_of(const ac_budget *a, const ac_layer *l);
 /* What a layer takes if nothing is computed again. */
 const ac_point *ac_full_of(const ac_budget *a, const ac_layer *l);
 
+/* ---- share.c: beside plugin offload, which puts far what has no room ---- */
+
+/* The memory of a rank that offload plans for; 0: it does not choose. */
+int64_t ac_shared_limit(const ac *self);
+/* Has offload gone on to another way of lying far? Then all is looked for anew, and `now` is what
+ * to begin with. */
+weft_status ac_share(ac *self, weft_plan *plan, bool *anew, weft_error *err);
+
 /* ---- tries.c: of one rank ---- */
 
 /* The fastest whose model is at most so much, or, share not below 0, that keeps no more than that
@@ -128,5 +150,7 @@ void ac_learn(const ac_budget *a, ac_stage *st);
 /* What to try next, if anything is left that could be better; else st->settled, and what is best,
  * if anything fits, is what is tried. tries: so far. */
 void ac_try_next(const ac_budget *a, ac_stage *st, int tries);
+/* Beside offload: over: no more is tried. Where nothing fits it is what takes the least. */
+void ac_settle_shared(const ac_budget *a, ac_stage *st, bool over);
 
 #endif

@@ -364,6 +364,16 @@ static weft_status find_peaks(const ac_budget *a, const weft_planned *p, ac_stag
     return s;
 }
 
+static void sum_seconds(const weft_planned *p, ac_stage *st)
+{
+    for (int i = 0; i < p->n_instructions; i++) {
+        const weft_planned_instruction *in = &p->instructions[i];
+        const bool far = in->kind == WEFT_FETCH || in->kind == WEFT_EVICT;
+        if (weft_part_is_micro(in->part))
+            (far ? st->link : st->compute)[in->part != WEFT_PART_F] += in->seconds;
+    }
+}
+
 static weft_status make_sums(ac_budget *a, ac_stage *st, weft_error *err)
 {
     const size_t n = (size_t)st->n;
@@ -444,6 +454,7 @@ weft_status ac_look(ac_budget *a, weft_plan *plan, weft_error *err)
         for (int i = 0; i < a->n_layers && !status; i++)
             if (a->layers[i].rank == r)
                 st->layers[st->n++] = &a->layers[i];
+        sum_seconds(&p[r], st);
         status = status ? status : find_peaks(a, &p[r], st, err);
         status = status ? status : make_sums(a, st, err);
     }

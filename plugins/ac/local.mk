@@ -8,6 +8,7 @@ plugins_ac_libac_la_SOURCES = \
 	plugins/ac/front.c \
 	plugins/ac/late.c \
 	plugins/ac/layers.c \
+	plugins/ac/share.c \
 	plugins/ac/tries.c \
 	plugins/ac/ac.h
 

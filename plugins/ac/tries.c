@@ -174,7 +174,7 @@ void ac_learn(const ac_budget *a, ac_stage *st)
     }
     if (st->n > 0)
         st->off[st->now.points[st->tight]] = st->planned - st->now.model;
-    if (st->planned <= a->limit) {
+    if (st->planned <= st->limit) {
         st->fits = larger(st->fits, st->now.model);
         if (!st->best.known || st->now.seconds < st->best.seconds) {
             copy(st, &st->now, &st->best);
@@ -212,7 +212,7 @@ static void consider(const ac_budget *a, ac_stage *st, beside *best)
     ac_choice *now = &st->now;
     ac_choice_weigh(a, st, now);
     const int64_t bytes = foresee(st, now);
-    const bool fits = st->best.known && bytes <= a->limit, fit = best->fits,
+    const bool fits = st->best.known && bytes <= st->limit, fit = best->fits,
                faster = now->seconds < best->seconds, same = now->seconds <= best->seconds;
     const bool better =
         !best->known || (fits && !fit) ||
@@ -252,7 +252,7 @@ static bool try_beside(const ac_budget *a, ac_stage *st, int tries)
 {
     beside best = {.points = st->next};
     const int64_t size = (int64_t)a->n_values * a->n_stages;
-    const bool used = st->best.known && st->best_planned > a->limit - a->limit / 33;
+    const bool used = st->best.known && st->best_planned > st->limit - st->limit / 33;
     double all = 1;
     if (size > (used ? SMALL : LARGE) || tries >= MOST_POLISH)
         return false;
@@ -280,7 +280,7 @@ static bool try_list(const ac_budget *a, ac_stage *st)
             st->now.points[i] = ac_front_of(a, st->layers[i])->n + list;
         ac_choice_weigh(a, st, &st->now);
         const bool faster = !st->best.known || st->now.seconds < st->best.seconds;
-        if (faster && (small || foresee(st, &st->now) <= a->limit + a->limit / 16) &&
+        if (faster && (small || foresee(st, &st->now) <= st->limit + st->limit / 16) &&
             !was_tried(st, mark_of(a, st, st->now.points)))
             return true;
     }
@@ -299,13 +299,13 @@ static bool is_exhausted(const ac_budget *a, ac_stage *st)
 void ac_try_next(const ac_budget *a, ac_stage *st, int tries)
 {
     const int64_t off = st->planned - st->now.model;
-    int64_t aim = a->limit - off;
+    int64_t aim = st->limit - off;
     const bool both = st->fits >= 0 && st->exceeds < INT64_MAX;
     if (aim >= st->exceeds || (both && aim <= st->fits))
         aim = both ? st->fits + (st->exceeds - st->fits) / 2 : st->exceeds - 1;
     const bool slow = (int64_t)a->n_values * a->n_stages > SLOW,
-               used = slow && st->best.known && a->limit - st->best_planned <= a->limit / 100,
-               close = used || (both && st->exceeds - st->fits <= a->limit / 2000) ||
+               used = slow && st->best.known && st->limit - st->best_planned <= st->limit / 100,
+               close = used || (both && st->exceeds - st->fits <= st->limit / 2000) ||
                        (slow && is_exhausted(a, st));
     if (!close && tries < MOST_TRIES && ac_choose(a, st, aim, -1, &st->now)) {
         for (int64_t up = aim; both && st->now.model <= st->fits && up < st->exceeds - 1;) {
@@ -323,4 +323,15 @@ void ac_try_next(const ac_budget *a, ac_stage *st, int tries)
         return;
     copy(st, &st->best, &st->now);
     st->planned = st->best_planned;
+}
+
+void ac_settle_shared(const ac_budget *a, ac_stage *st, bool over)
+{
+    if (over && !st->settled && st->best.known) {
+        copy(st, &st->best, &st->now);
+        st->planned = st->best_planned;
+        st->settled = true;
+    }
+    if ((over || st->settled) && !st->best.known)
+        ac_choose_least(a, st, &st->now);
 }

@@ -2,29 +2,16 @@
 /* Parameters, optimizer state, gradients and activations lie in far memory between their uses
  * (service "far"): a pass says which, and the core fetches and evicts them. A review holds the plan
  * to a limit. */
+#include "offload.h"
+
 #include <fnmatch.h>
 #include <string.h>
-#include <weft/review.h>
-#include <weft/weft.h>
 
 static const char *const states[] = {"moments", "all", "none", NULL};
 
 enum { STATE_MOMENTS, STATE_ALL, STATE_NONE };
 
-static const char *const activations[] = {"no", "boundary", "all", NULL};
-
-enum { ACTIVATIONS_NO, ACTIVATIONS_BOUNDARY, ACTIVATIONS_ALL };
-
-typedef struct offload {
-    const weft_host *host;
-    int state;
-    bool gradients;
-    int activations;
-    int64_t prefetch, least;
-    const char *memory;
-    double limit; /* bytes; 0: none */
-    int64_t over; /* what was planned beyond it with less offloaded; 0: nothing was */
-} offload;
+static const char *const activations[] = {"no", "boundary", "all", "auto", NULL};
 
 static const weft_param params[] = {
     {.name = "state",
@@ -44,7 +31,8 @@ static const weft_param params[] = {
      .choices = activations,
      .help =
          "What a forward keeps for its backward lies far, too, from where it is made: boundary, "
-         "what one block makes and another reads; all."},
+         "what one block makes and another reads; all; auto: as much of it as `memory` asks for, "
+         "so that a step is predicted to be the fastest."},
     {.name = "memory",
      WEFT_TEXT(offload, memory),
      .help = "Bytes that may be planned for a rank, as 8 GiB; a run that needs more is refused, "
@@ -84,6 +72,10 @@ static weft_status create(void *self_, weft_error *err)
             self->host, weft_params_where(self->host->params, "state"),
             "offload: nothing lies far with state = none, gradients = no and activations = no; "
             "set one of them, or take offload out of [weft] plugins");
+    if (!*self->memory && self->activations == ACTIVATIONS_AUTO)
+        return weft_fail(err, WEFT_ERR_INPUT, weft_params_where(self->host->params, "activations"),
+                         "[offload] activations = auto chooses for a memory; set memory, too, as "
+                         "memory = 8 GiB");
     if (!*self->memory || (weft_parse_bytes(self->memory, &self->limit) && self->limit >= 1))
         return WEFT_OK;
     return weft_fail(err, WEFT_ERR_INPUT, weft_params_where(self->host->params, "memory"),
@@ -169,13 +161,18 @@ static void choose_gradients(choice *c, weft_value *v)
         choose_gradients(c, n->ins[i]);
 }
 
-static bool is_activation(const choice *c, const weft_value *v)
+bool offload_crosses_blocks(const weft_value *v)
 {
     bool crosses = false;
     for (int i = 0; i < v->n_uses; i++)
         crosses = crosses || v->uses[i].node->block != v->node->block;
-    return (crosses || c->activations == ACTIVATIONS_ALL) && weft_saved_may_lie_far(c->g, v) &&
-           !weft_node_is(v->node, WEFT_OP_ACCUMULATES);
+    return crosses;
+}
+
+static bool is_activation(const choice *c, const weft_value *v)
+{
+    return (offload_crosses_blocks(v) || c->activations == ACTIVATIONS_ALL) &&
+           weft_saved_may_lie_far(c->g, v) && !weft_node_is(v->node, WEFT_OP_ACCUMULATES);
 }
 
 static void choose_activations(choice *c, const weft_node *n)
@@ -239,7 +236,7 @@ static void note(const choice *c)
                         ? "; what a rank holds fewer bytes of than [offload] least stays where it "
                           "is"
                         : "");
-    if (c->n == 0 && self->least > 0)
+    if (c->n == 0 && self->least > 0 && self->activations != ACTIVATIONS_AUTO)
         weft_warn(self->host, weft_params_where(self->host->params, "state"),
                   "offload: nothing lies far: nothing that `state`, `gradients`, `activations` and "
                   "`only` "
@@ -250,18 +247,26 @@ static void note(const choice *c)
     weft_text_release(&text);
 }
 
+/* all: it is looked for the least that would do. */
+static int activations_of(const offload *self, bool train, bool all)
+{
+    if (!train)
+        return ACTIVATIONS_NO;
+    if (all)
+        return ACTIVATIONS_ALL;
+    return self->activations == ACTIVATIONS_AUTO ? offload_search_way(self) : self->activations;
+}
+
 static void put_far(void *self_, weft_graph *g)
 {
-    const offload *self = self_;
+    offload *self = self_;
     const bool all = weft_asked(self->host, "offload state"),
                train = weft_graph_mode(g) == WEFT_MODE_TRAIN;
     choice c = {.self = self,
                 .g = g,
                 .state = all ? STATE_ALL : self->state,
                 .gradients = train && (all || self->gradients),
-                .activations = !train ? ACTIVATIONS_NO
-                               : all  ? ACTIVATIONS_ALL
-                                      : self->activations,
+                .activations = activations_of(self, train, all),
                 .list = weft_alloc_zero((size_t)weft_graph_values(g) + 1, sizeof *c.list)};
     if (!c.list) {
         weft_fail_memory(weft_graph_error(g));
@@ -269,6 +274,8 @@ static void put_far(void *self_, weft_graph *g)
     }
     check_patterns(self, g);
     choose_all(&c);
+    if (train && !all)
+        c.n = offload_search_pick(self, g, c.list, c.n);
     weft_put_far(g, c.list, c.n, self->prefetch);
     if (train && (c.state != STATE_NONE || c.gradients || c.activations))
         note(&c);
@@ -303,8 +310,13 @@ static weft_status review(void *self_, weft_plan *plan, weft_error *err)
     const int ranks = weft_plan_pipeline(plan).ranks;
     int64_t most = 0;
     weft_status s = WEFT_OK;
+    bool done = true;
     if (self->limit <= 0)
         return WEFT_OK;
+    if (self->search && !weft_asked(self->host, "offload state"))
+        s = offload_search_step(self, plan, &done, err);
+    if (!done)
+        return s;
     for (int r = 0; r < ranks && !s; r++) {
         weft_planned p;
         s = weft_plan_show(plan, r, &p, err);
@@ -324,6 +336,16 @@ static weft_status review(void *self_, weft_plan *plan, weft_error *err)
                : weft_plan_ask(plan, "offload state", "all", err);
 }
 
+static weft_status begin(void *self, weft_plan *plan, weft_error *err)
+{
+    return offload_search_begin(self, plan, err);
+}
+
+static void destroy(void *self)
+{
+    offload_search_destroy(((offload *)self)->search);
+}
+
 static const char *const needs[] = {"far", NULL};
 static const weft_contribution contributions[] = {
     {.kind = WEFT_PASS,
@@ -331,6 +353,7 @@ static const weft_contribution contributions[] = {
      .graph = put_far,
      .needs = needs,
      .after = "parts?"},
+    {.kind = WEFT_REVIEW, .stage = WEFT_STAGE_GRAPH, .review = begin},
     {.kind = WEFT_REVIEW, .stage = WEFT_STAGE_ORDERED, .review = review},
     {.kind = WEFT_END},
 };
@@ -347,4 +370,5 @@ WEFT_PLUGIN(offload) = {
     .contributions = contributions,
     .self_size = WEFT_SELF(offload),
     .create = create,
+    .destroy = destroy,
 };
