@@ -49,7 +49,9 @@ static void add_attrs(cutter *c, const char *op, const weft_value *like, const c
     weft_add_full(c->g, op, name, n_ins, ins, n_outs, outs, attrs, 2);
 }
 
-/* The pieces of v, for node n. They are cheap: the backward makes them again of what is kept. */
+/* The pieces of v, for node n. They are cheap: the backward makes them again of what is kept. They
+ * are of the block that v is of: those of what all blocks read (positions) are of none, or one
+ * stage's backward would wait for another's. */
 static weft_value **pieces_of(cutter *c, weft_value *v, weft_node *n)
 {
     if (c->pieces[v->id])
@@ -58,6 +60,7 @@ static weft_value **pieces_of(cutter *c, weft_value *v, weft_node *n)
     char *name = weft_format("%s.pieces", v->name);
     if (list && name) {
         weft_graph_at(c->g, n);
+        weft_graph_set_block(c->g, v->node->block);
         add_attrs(c, "chunk", v, name, 1, &v, c->n, list);
         for (int p = 0; p < c->n && list[p]; p++) {
             describe(c, v, list[p]);
