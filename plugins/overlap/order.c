@@ -20,7 +20,7 @@ typedef struct item {
     bool beside, done;  /* it is sent beside */
     double work, ready; /* it takes; when its results are there */
     double until_sent;  /* work of the piece up to what is sent next */
-    int next;           /* of its piece; -1: none */
+    int next, left;     /* of its piece, -1: none; how many there are behind it */
     int lap;            /* blocks that pieces have come through before */
 } item;
 
@@ -160,6 +160,7 @@ static void prepare(orderer *o)
         it->next = o->heads[list];
         it->until_sent =
             it->beside ? 0 : it->work + (it->next < 0 ? 0 : o->list[it->next].until_sent);
+        it->left = it->next < 0 ? 0 : o->list[it->next].left + 1;
         o->heads[list] = i;
     }
 }
@@ -223,6 +224,30 @@ static int slowest_lap(orderer *o)
     return lap;
 }
 
+/* May it run now? Further on a piece would hold the weights of more blocks than two. */
+static bool is_free(orderer *o, int piece, int slowest)
+{
+    const item *it = head(o, piece);
+    return it && it->waits == 0 && it->lap <= slowest + 1;
+}
+
+static double start_of(orderer *o, const item *it)
+{
+    return fmax(it->beside ? o->sent : o->computed, arrived(o, it));
+}
+
+/* Would it be in the way of a piece further on, which sends something before half of this is sent,
+ * and then computes for long? */
+static bool is_in_the_way(orderer *o, int piece, int slowest)
+{
+    const item *it = head(o, piece);
+    for (int p = 0; p < OVERLAP_MOST && it->beside; p++)
+        if (p != piece && is_free(o, p, slowest) && head(o, p)->left < it->left &&
+            start_of(o, head(o, p)) + head(o, p)->until_sent < start_of(o, it) + it->work / 2)
+            return true;
+    return false;
+}
+
 /* The piece that can go on first; of several the one that sends something first. Where it would
  * wait, what no piece waits for. -1: none. */
 static int choose(orderer *o)
@@ -231,10 +256,9 @@ static int choose(orderer *o)
     int best = -1;
     double best_start = 0;
     for (int p = 0; p < OVERLAP_MOST; p++) {
-        const item *it = head(o, p);
-        /* further on it would hold the weights of more blocks than two */
-        if (!it || it->waits > 0 || it->lap > slowest + 1)
+        if (!is_free(o, p, slowest) || is_in_the_way(o, p, slowest))
             continue;
+        const item *it = head(o, p);
         const double start = it->beside ? o->computed : fmax(o->computed, arrived(o, it));
         const bool sooner = best < 0 || start < best_start ||
                             (start <= best_start && it->until_sent < head(o, best)->until_sent);
