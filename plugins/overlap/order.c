@@ -348,13 +348,18 @@ static void order_all(orderer *o)
         order_window(o, first, last);
 }
 
-/* Maxima of a piece by itself, which float8 scales by: put in behind the cut, or in the backward.
- */
+static bool has_tokens(const weft_value *v)
+{
+    return weft_value_dim(v, "batch") >= 0 || weft_value_dim(v, "seq") >= 0;
+}
+
+/* Maxima over the tokens of a piece by itself, which float8 scales by: put in behind the cut, or in
+ * the backward. */
 static int count_maxima(const orderer *o)
 {
     int n = 0;
     for (const weft_node *at = weft_graph_first(o->g); at; at = at->next)
-        n += (at->op->flags & WEFT_OP_MAX) && at->n_outs == 1 && at->outs[0]->n_dims == 0 &&
+        n += (at->op->flags & WEFT_OP_MAX) && at->n_outs == 1 && !has_tokens(at->outs[0]) &&
              piece_of_node(o, at) >= 0;
     return n;
 }
