@@ -3,6 +3,7 @@
  * saved; parameters alone, for runs that only write text. */
 #include "execute/run.h"
 
+#include <inttypes.h>
 #include <string.h>
 #include <weft/files.h>
 #include <weft/random.h>
@@ -77,40 +78,51 @@ static weft_status list_kernels(struct weft_keeper *k, const weft_lowered *l, we
     return WEFT_OK;
 }
 
-static int add_section(weft_setting *out, const char *section, const weft_param *table,
-                       const weft_params *params)
+/* A word that the model made a number of, as of its flavor, is told as that number. */
+static const char *text_of(weft_pool *pool, const weft_loaded *p, const weft_param *q)
 {
-    int n = 0;
-    for (; table && table->name; table++) {
-        if (table->flags & WEFT_PARAM_PER_RANK)
-            continue;
-        if (out)
-            out[n] = (weft_setting){section, table->name, weft_params_text(params, table->name)};
-        n++;
-    }
-    return n;
+    int64_t n = -1;
+    if (p->module.plugin->self_size && q->field && q->choices && q->type == WEFT_PARAM_INT &&
+        gives(p->module.plugin, "model"))
+        memcpy(&n, (const char *)p->self + q->field, sizeof n);
+    return n < 0 ? weft_params_text(p->params, q->name) : weft_pool_format(pool, "%" PRId64, n);
 }
 
-static int add_settings(const weft_plan *plan, weft_setting *out)
+/* Counts if there is no list yet. */
+static bool add_section(struct weft_keeper *k, weft_setting *list, const char *section,
+                        const weft_param *table, const weft_params *params, const weft_loaded *p)
 {
-    const weft_plugins *plugins = plan->plugins;
-    int n = add_section(out, "train", weft_core_params("train"), plan->train);
-    n += add_section(out ? out + n : NULL, "mesh", weft_core_params("mesh"), plan->mesh_params);
-    for (int i = 0; i < plugins->n; i++)
-        n += add_section(out ? out + n : NULL, plugins->list[i].module.plugin->name,
-                         plugins->list[i].module.plugin->params, plugins->list[i].params);
-    return n;
+    bool ok = true;
+    for (const weft_param *q = table; q && q->name; q++) {
+        if (q->flags & WEFT_PARAM_PER_RANK)
+            continue;
+        const char *text = p ? text_of(&k->pool, p, q) : weft_params_text(params, q->name);
+        if (list)
+            list[k->state.n_settings] = (weft_setting){section, q->name, text, table};
+        k->state.n_settings++;
+        ok = ok && text;
+    }
+    return ok;
+}
+
+static bool add_settings(struct weft_keeper *k, const weft_plan *plan, weft_setting *list)
+{
+    k->state.n_settings = 0;
+    bool ok = add_section(k, list, "train", weft_core_params("train"), plan->train, NULL);
+    ok = add_section(k, list, "mesh", weft_core_params("mesh"), plan->mesh_params, NULL) && ok;
+    for (const weft_loaded *p = plan->plugins->list; p < plan->plugins->list + plan->plugins->n;
+         p++)
+        ok = add_section(k, list, p->module.plugin->name, p->module.plugin->params, NULL, p) && ok;
+    return ok;
 }
 
 static weft_status list_settings(struct weft_keeper *k, const weft_plan *plan, weft_error *err)
 {
+    const bool counted = add_settings(k, plan, NULL);
     weft_setting *list =
-        weft_pool_alloc(&k->pool, ((size_t)add_settings(plan, NULL) + 1) * sizeof *list);
-    if (!list)
-        return weft_fail_memory(err);
+        weft_pool_alloc(&k->pool, ((size_t)k->state.n_settings + 1) * sizeof *list);
     k->state.settings = list;
-    k->state.n_settings = add_settings(plan, list);
-    return WEFT_OK;
+    return counted && list && add_settings(k, plan, list) ? WEFT_OK : weft_fail_memory(err);
 }
 
 /* Its sizes, what it makes of a text that is hard to get right, and its files. */

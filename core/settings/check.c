@@ -91,11 +91,9 @@ static weft_status check_list(weft_settings *settings, const weft_section *secti
     if (status != WEFT_OK)
         return status;
     for (int i = 0; i < value->n_words; i++) {
-        weft_status parsed = weft_value_parse(section->name, value->param, value->words[i],
-                                              value->wheres[i], &item, err);
-
-        if (parsed != WEFT_OK)
-            status = parsed;
+        const weft_status parsed = weft_value_parse(section->name, value->param, value->words[i],
+                                                    value->wheres[i], &item, err);
+        status = parsed ? parsed : status;
         if (value->param->flags & WEFT_PARAM_BESIDE)
             value->words[i] = path_beside(&settings->pool, value->words[i], value->wheres[i]);
         if (!value->words[i])
@@ -225,12 +223,9 @@ weft_status weft_settings_section(weft_settings *settings, const char *name,
     if (!params)
         return weft_fail_memory(err);
     for (int i = 0; i < params->n; i++) {
-        weft_status checked;
-
         params->values[i].param = &table[i];
-        checked = check_value(settings, section, &params->values[i], err);
-        if (checked != WEFT_OK)
-            status = checked;
+        const weft_status checked = check_value(settings, section, &params->values[i], err);
+        status = checked ? checked : status;
     }
     for (int i = 0; i < params->n && !status; i++)
         status = take_preset(settings, params, &params->values[i], err);

@@ -28,12 +28,12 @@ static enum verdict check_range(const weft_param *param, double number)
 
 static enum verdict parse_bool(const char *word, weft_checked *out)
 {
-    static const char *const yes[] = {"yes", "true", "on", "1", NULL}, *const no[] = {"no", "false",
-                                                                                      "off", "0",
-                                                                                      NULL};
+    static const char *const answers[] = {"yes",   "true", "on", "1", "no",
+                                          "false", "off",  "0",  NULL};
+    const int answer = is_one_of(word, answers);
 
-    out->boolean = is_one_of(word, yes);
-    return out->boolean || is_one_of(word, no) ? GOOD : NOT_OF_TYPE;
+    out->boolean = answer >= 1 && answer <= 4;
+    return answer ? GOOD : NOT_OF_TYPE;
 }
 
 static enum verdict parse_int(const weft_param *param, const char *word, weft_checked *out)
@@ -191,12 +191,12 @@ weft_status weft_value_parse(const char *section, const weft_param *param, const
     print_expected(param, &text);
     if (verdict == NOT_OF_TYPE)
         print_hint(param, word, &text);
-    if (text.out_of_memory)
-        status = weft_fail_memory(err);
-    else
-        status = weft_fail(
-            err, WEFT_ERR_INPUT, where, "[%s] %s = %.80s: %s; give %s", section, param->name, word,
-            verdict == OUT_OF_RANGE ? "out of range" : "not understood", weft_text_get(&text));
+    status = text.out_of_memory
+                 ? weft_fail_memory(err)
+                 : weft_fail(err, WEFT_ERR_INPUT, where, "[%s] %s = %.80s: %s; give %s", section,
+                             param->name, word,
+                             verdict == OUT_OF_RANGE ? "out of range" : "not understood",
+                             weft_text_get(&text));
     weft_text_release(&text);
     return status;
 }

@@ -128,6 +128,15 @@ weft_where weft_params_where(const weft_params *params, const char *key);
 /* Lists: where the i-th word comes from. */
 weft_where weft_params_word_where(const weft_params *params, const char *key, int i);
 
+/* The text of another key of the table; "" or NULL: it is not set. */
+typedef const char *weft_value_of(const void *arg, const weft_param *other);
+
+/* Does the key do anything (weft_param.when), as the others of its table are? */
+bool weft_param_counts(const weft_param *table, const weft_param *param, weft_value_of *value_of,
+                       const void *arg);
+/* Do two texts say the same of a parameter: 1 and 1.0 are one number, yes and on one answer. */
+bool weft_param_is_same(const weft_param *param, const char *a, const char *b);
+
 /* For messages: the nearest of n candidates to `word` by edit distance (<= 2, or a third of its
  * length, or a common prefix); NULL if none is near. */
 const char *weft_nearest(const char *word, const char *const *candidates, int n);

@@ -373,9 +373,11 @@ typedef struct weft_saves {
     double held_s;  /* how long training has waited for this process' */
 } weft_saves;
 
-/* One setting in force, as text. */
+/* One setting in force, as text: of the model, a word that its `create` made a number of is that
+ * number. */
 typedef struct weft_setting {
     const char *section, *key, *value;
+    const weft_param *table; /* that the key is of */
 } weft_setting;
 
 /* The state of a run on this rank. The tensors are the same, in the same order, on every rank; only

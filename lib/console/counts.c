@@ -26,8 +26,7 @@ static bool next_condition(const char **at, condition *out)
     return true;
 }
 
-/* 1 and 1.0 are one number, yes and on one answer. */
-static bool is_same(const weft_param *p, const char *a, const char *b)
+bool weft_param_is_same(const weft_param *p, const char *a, const char *b)
 {
     weft_checked x = {0}, y = {0};
     if (strcmp(a, b) == 0)
@@ -55,7 +54,8 @@ bool weft_param_counts(const weft_param *table, const weft_param *param, weft_va
     while (at && next_condition(&at, &c)) {
         const weft_param *other = find(table, c.key);
         const char *now = other ? value_of(arg, other) : "";
-        if (c.is_set ? *now != '\0' : other && is_same(other, now, c.word) != c.differs)
+        if (c.is_set ? now && *now
+                     : other && now && weft_param_is_same(other, now, c.word) != c.differs)
             return true;
     }
     return !param->when;
@@ -122,7 +122,7 @@ void weft_param_warn_idle(const char *section, const weft_param *param, const we
 static bool is_changed(const weft_checked *value)
 {
     const weft_param *p = value->param;
-    return value->given && !(p->value && is_same(p, value->text, p->value));
+    return value->given && !(p->value && weft_param_is_same(p, value->text, p->value));
 }
 
 /* SECTION.KEY, as it is set; NULL: it is not. */

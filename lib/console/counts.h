@@ -5,13 +5,7 @@
 
 #include "settings/values.h"
 
-/* The text of another key of the table; "": it is not set. */
-typedef const char *weft_value_of(const void *arg, const weft_param *other);
-
-/* Does the key do anything, as the others of its table are? */
-bool weft_param_counts(const weft_param *table, const weft_param *param, weft_value_of *value_of,
-                       const void *arg);
-/* The same of a section that was checked. */
+/* weft_param_counts of a section that was checked. */
 bool weft_params_count(const weft_params *params, const weft_param *table, const weft_param *param);
 /* Appends "state is not none or gradients = yes". */
 void weft_when_print(const char *when, weft_text *text);

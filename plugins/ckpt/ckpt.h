@@ -155,8 +155,6 @@ void ckpt_manifest_write(weft_text *text, const weft_state_view *state, const we
 weft_status ckpt_manifest_read(const weft_io *io, const char *path, ckpt_manifest *out,
                                weft_error *err);
 void ckpt_manifest_release(ckpt_manifest *m);
-/* A setting's value; NULL: not there. */
-const char *ckpt_manifest_setting(const ckpt_manifest *m, const char *section, const char *key);
 /* Names files that the manifest does not know: they are somebody else's (an error an item). */
 weft_status ckpt_find_strays(const weft_io *io, const ckpt_manifest *m, weft_error *err);
 /* Reads every file, names each that is wrong (an error an item); strays: also those. */
@@ -172,12 +170,25 @@ weft_status ckpt_identity_check(const ckpt_manifest *m, const weft_state_view *s
 
 /* ---- compare.c ---- */
 
-/* Says what differs; counts what is state: tensors and counters. plugins: whose tables say what a
- * flavor stands for. */
+/* Says what differs; counts what is state: tensors and counters. plugins: whose tables say of what
+ * type keys are. */
 weft_status ckpt_compare(const weft_finder *plugins, const ckpt_manifest *a, const ckpt_manifest *b,
                          weft_text *text, int *differences, weft_error *err);
-/* The same text, or the same number. */
-bool ckpt_same_setting(const char *a, const char *b);
+/* A section of a manifest, or, keys being NULL, of this run. */
+typedef struct ckpt_section {
+    const json_t *keys;
+    const weft_state_view *state;
+    const char *name;
+} ckpt_section;
+
+/* OPEN: a word that a plugin makes a number of, beside a number: shapes of tensors tell. */
+typedef enum ckpt_answer { CKPT_SAME, CKPT_OPEN, CKPT_OTHER } ckpt_answer;
+
+/* NULL: there is no such key. */
+const char *ckpt_section_text(const ckpt_section *section, const char *key);
+/* By the key's type, if its table is known; what does nothing in both is the same. */
+ckpt_answer ckpt_same_setting(const weft_param *table, const char *key, const ckpt_section *a,
+                              const ckpt_section *b);
 
 /* ---- the service ---- */
 

@@ -153,21 +153,64 @@ static void compare_count(comparison *c, const char *what, int64_t a, int64_t b)
 
 /* ---- settings: they say how the state came about, and are no part of it ---- */
 
-/* 1: yes in one of its words; 0: no; -1: neither. */
-static int answer_of(const char *text)
+static const weft_param *find_param(const weft_param *table, const char *name)
 {
-    static const char *const words[] = {"no", "yes", "false", "true", "off", "on"};
-    int i = 0;
-    while (i < 6 && strcmp(text, words[i]) != 0)
-        i++;
-    return i < 6 ? i % 2 : -1;
+    while (table && table->name && strcmp(table->name, name) != 0)
+        table++;
+    return table && table->name ? table : NULL;
 }
 
-bool ckpt_same_setting(const char *a, const char *b)
+const char *ckpt_section_text(const ckpt_section *section, const char *key)
+{
+    const weft_state_view *state = section->state;
+    if (section->keys || !state)
+        return json_string_value(json_object_get(section->keys, key));
+    for (int i = 0; i < state->n_settings; i++)
+        if (strcmp(state->settings[i].section, section->name) == 0 &&
+            strcmp(state->settings[i].key, key) == 0)
+            return state->settings[i].value;
+    return NULL;
+}
+
+static const char *text_of(const void *section, const weft_param *p)
+{
+    return ckpt_section_text(section, p->name);
+}
+
+/* A word that the plugin makes a number of, beside a number: "auto", or the name of a key with
+ * presets. */
+static bool is_open(const weft_param *table, const weft_param *p, const char *a, const char *b)
 {
     double x, y;
-    return strcmp(a, b) == 0 || (answer_of(a) >= 0 && answer_of(a) == answer_of(b)) ||
-           (weft_parse_number(a, &x) && weft_parse_number(b, &y) && x == y);
+    if ((p->type != WEFT_PARAM_INT && p->type != WEFT_PARAM_REAL) ||
+        weft_parse_number(a, &x) == weft_parse_number(b, &y))
+        return false;
+    const char *word = weft_parse_number(a, &x) ? b : a;
+    const weft_param *of = find_param(table, word);
+    return strcmp(word, "auto") == 0 || (of && of->presets);
+}
+
+/* Of whatever type it is. */
+static bool is_same_value(const char *a, const char *b)
+{
+    static const weft_param types[] = {
+        {.type = WEFT_PARAM_INT}, {.type = WEFT_PARAM_REAL}, {.type = WEFT_PARAM_BOOL}};
+    return weft_param_is_same(&types[0], a, b) || weft_param_is_same(&types[1], a, b) ||
+           weft_param_is_same(&types[2], a, b);
+}
+
+ckpt_answer ckpt_same_setting(const weft_param *table, const char *key, const ckpt_section *a,
+                              const ckpt_section *b)
+{
+    const weft_param *p = find_param(table, key);
+    const char *x = ckpt_section_text(a, key), *y = ckpt_section_text(b, key);
+    if (p && !weft_param_counts(table, p, text_of, a) && !weft_param_counts(table, p, text_of, b))
+        return CKPT_SAME;
+    if (!x || !y)
+        return CKPT_OTHER;
+    if (p ? weft_param_is_same(p, x, y) : is_same_value(x, y))
+        return CKPT_SAME;
+    return p && is_open(table, p, x, y) ? CKPT_OPEN : CKPT_OTHER;
 }
 
 /* NULL: of the core's own sections, and of plugins that are not found. */
@@ -178,47 +221,6 @@ static const weft_param *table_of(const weft_finder *plugins, const char *sectio
     plugins->find(plugins->self, section, &plugin, &unsaid);
     weft_error_release(&unsaid);
     return plugin ? plugin->params : NULL;
-}
-
-/* The text of `key` in "dim = 256, heads = 16", as out has room for. */
-static bool find_preset(const char *preset, const char *key, char out[64])
-{
-    for (const char *p = preset; p; p = strchr(p, ',')) {
-        p += strspn(p, ", ");
-        const size_t n = strcspn(p, " =");
-        const char *text = p + n + strspn(p + n, " =");
-        if (strlen(key) == n && strncmp(p, key, n) == 0)
-            return snprintf(out, 64, "%.*s", (int)strcspn(text, ","), text) > 0;
-    }
-    return false;
-}
-
-static const weft_param *find_param(const weft_param *table, const char *name)
-{
-    while (table && table->name && strcmp(table->name, name) != 0)
-        table++;
-    return table && table->name ? table : NULL;
-}
-
-/* What a key's text stands for: that of a flavor, where it is the name of that key. */
-static const char *settle(const weft_param *table, const json_t *keys, const char *key,
-                          char out[64])
-{
-    const char *text = json_string_value(json_object_get(keys, key));
-    const weft_param *p = text ? find_param(table, text) : NULL;
-    const char *choice = p && p->presets ? json_string_value(json_object_get(keys, p->name)) : NULL;
-    for (int i = 0; choice && p->choices[i]; i++)
-        if (strcmp(p->choices[i], choice) == 0 && find_preset(p->presets[i], key, out))
-            return out;
-    return text;
-}
-
-/* What a word of a number's key is, as "auto", the plugin alone knows. */
-static bool is_open(const weft_param *p, const char *a, const char *b)
-{
-    double x;
-    return p && (p->type == WEFT_PARAM_INT || p->type == WEFT_PARAM_REAL) &&
-           weft_parse_number(a, &x) != weft_parse_number(b, &x);
 }
 
 static const char *show(const char *text)
@@ -234,13 +236,13 @@ static void compare_section(comparison *c, const weft_param *table, const char *
     const char *key;
     json_t *value;
     json_object_foreach((json_t *)keys, key, value) {
-        char of_a[64], of_b[64];
         const char *a = json_string_value(value),
                    *b = json_string_value(json_object_get(other, key));
-        if (a && b &&
-            !ckpt_same_setting(settle(table, keys, key, of_a), settle(table, other, key, of_b)))
+        const ckpt_answer same = ckpt_same_setting(table, key, &(ckpt_section){.keys = keys},
+                                                   &(ckpt_section){.keys = other});
+        if (a && b && same)
             weft_text_print(c->text, "[%s] %s: %s and %s%s\n", section, key, show(a), show(b),
-                            is_open(find_param(table, key), a, b) ? ", which may be the same" : "");
+                            same == CKPT_OPEN ? ", which may be the same" : "");
     }
 }
 

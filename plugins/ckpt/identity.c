@@ -6,32 +6,30 @@
 #include <inttypes.h>
 #include <string.h>
 
-static const char *mine(const weft_state_view *state, const char *section, const char *key)
-{
-    for (int i = 0; i < state->n_settings; i++)
-        if (strcmp(state->settings[i].section, section) == 0 &&
-            strcmp(state->settings[i].key, key) == 0)
-            return state->settings[i].value;
-    return NULL;
-}
-
 static const char *show(const char *value)
 {
     return !value ? "(no such setting)" : *value ? value : "(not set)";
 }
 
+static ckpt_section section_of(const ckpt_manifest *m, const char *name)
+{
+    return (ckpt_section){.keys = json_object_get(json_object_get(m->root, "settings"), name)};
+}
+
 /* Visits every setting that differs; a section that only one of the two has counts as a whole set
  * of plugins that differs, not here. */
 static void each_change(const ckpt_manifest *m, const weft_state_view *state,
-                        void (*visit)(void *ctx, const weft_setting *now, const char *then),
+                        void (*visit)(void *ctx, const weft_setting *now, const char *then,
+                                      ckpt_answer answer),
                         void *ctx)
 {
     for (int i = 0; i < state->n_settings; i++) {
         const weft_setting *x = &state->settings[i];
-        const json_t *section = json_object_get(json_object_get(m->root, "settings"), x->section);
-        const char *then = ckpt_manifest_setting(m, x->section, x->key);
-        if (section && (!then || !ckpt_same_setting(then, x->value)))
-            visit(ctx, x, then);
+        const ckpt_section then = section_of(m, x->section), now = {NULL, state, x->section};
+        const ckpt_answer answer =
+            then.keys ? ckpt_same_setting(x->table, x->key, &then, &now) : CKPT_SAME;
+        if (answer)
+            visit(ctx, x, ckpt_section_text(&then, x->key), answer);
     }
 }
 
@@ -43,11 +41,11 @@ typedef struct judge {
     weft_status found;
 } judge;
 
-/* Of the model: every key that differs is an error of its own. */
-static void visit_model(void *ctx, const weft_setting *now, const char *then)
+/* Of the model: every key that differs is an error of its own; what is open shapes will tell. */
+static void visit_model(void *ctx, const weft_setting *now, const char *then, ckpt_answer answer)
 {
     judge *j = ctx;
-    if (strcmp(now->section, j->state->model) == 0)
+    if (strcmp(now->section, j->state->model) == 0 && answer == CKPT_OTHER)
         j->found = weft_fail(j->err, WEFT_ERR_INPUT, WEFT_NOWHERE,
                              "%s is of another model: [%s] %s was %s, now it is %s", j->m->path,
                              now->section, now->key, show(then), show(now->value));
@@ -60,8 +58,9 @@ static bool is_settled(const weft_state_view *state, const weft_setting *x)
             (strcmp(x->key, "seed") == 0 || strcmp(x->key, "seq_len") == 0));
 }
 
-static void visit_change(void *ctx, const weft_setting *now, const char *then)
+static void visit_change(void *ctx, const weft_setting *now, const char *then, ckpt_answer answer)
 {
+    (void)answer;
     judge *j = ctx;
     if (!is_settled(j->state, now))
         weft_text_print(j->changes, "%s[%s] %s %s -> %s", j->changes->size ? ", " : "",
@@ -100,11 +99,11 @@ static void check_id(judge *j, const char *what, uint64_t then, uint64_t now)
 static weft_status check_data(judge *j)
 {
     static const char *const keys[] = {"seed", "seq_len"};
+    const ckpt_section then = section_of(j->m, "train"), now = {NULL, j->state, "train"};
     for (int i = 0; i < 2; i++) {
-        const char *then = ckpt_manifest_setting(j->m, "train", keys[i]),
-                   *now = mine(j->state, "train", keys[i]);
-        if (then && now && !ckpt_same_setting(then, now))
-            refuse(j, i ? "[train] seq_len" : "[train] seed", then, now);
+        const char *a = ckpt_section_text(&then, keys[i]), *b = ckpt_section_text(&now, keys[i]);
+        if (a && b && ckpt_same_setting(NULL, keys[i], &then, &now))
+            refuse(j, i ? "[train] seq_len" : "[train] seed", a, b);
     }
     if (j->m->tokenizer_id != j->state->tokenizer_id)
         check_id(j, "a tokenizer of fingerprint", j->m->tokenizer_id, j->state->tokenizer_id);

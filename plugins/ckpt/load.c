@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -200,21 +201,42 @@ static const char *why_missing(const weft_state_tensor *t)
                        : "";
 }
 
+/* Tensors of which one thing is said: how many, and one of them. */
+typedef struct tensors {
+    int n;
+    const char *first;
+} tensors;
+
+static void count(tensors *t, const char *name)
+{
+    t->first = t->n++ ? t->first : name;
+}
+
+/* "b0.attn.amax", "b0.attn.amax and 99 more". */
+static void warn_of(const loading *l, const tensors *t, const char *before, const char *behind)
+{
+    char more[32] = "";
+    if (t->n == 0 || l->self->host->rank != 0)
+        return;
+    if (t->n > 1)
+        snprintf(more, sizeof more, " and %d more", t->n - 1);
+    weft_log_print(l->self->host->log, WEFT_LOG_WARN, "%s %s %s%s%s", l->manifest.path, before,
+                   t->first, more, behind);
+}
+
 /* Same names, same shapes; all that is wrong at once. Only parameters, if weights. */
 static weft_status check_tensors(const loading *l, const weft_folder *folder, weft_error *err)
 {
-    const ckpt *self = l->self;
     const ckpt_manifest *m = &l->manifest;
     const weft_state_view *state = l->state;
     const bool weights = l->c->weights;
+    tensors anew = {0}, unused = {0};
     weft_status s = WEFT_OK;
     for (int i = 0; i < state->n_tensors; i++) {
         const weft_state_tensor *t = &state->tensors[i];
         const weft_stored *stored = weft_folder_find(folder, t->name);
-        if (!weights && begins_anew(t, folder) && self->host->rank == 0)
-            weft_log_print(self->host->log, WEFT_LOG_WARN,
-                           "%s has no %s, as another mesh has none; it begins anew", m->path,
-                           t->name);
+        if (!weights && begins_anew(t, folder))
+            count(&anew, t->name);
         if (is_left(l, t, folder))
             continue;
         if (!stored)
@@ -228,11 +250,11 @@ static weft_status check_tensors(const loading *l, const weft_folder *folder, we
         bool used = weights;
         for (int k = 0; k < state->n_tensors && !used; k++)
             used = strcmp(state->tensors[k].name, name) == 0;
-        if (!used && self->host->rank == 0)
-            weft_log_print(self->host->log, WEFT_LOG_WARN,
-                           "%s holds %s, which this run does not have; it is left out", m->path,
-                           name);
+        if (!used)
+            count(&unused, name);
     }
+    warn_of(l, &anew, "has no", ", as another mesh has none: begun anew");
+    warn_of(l, &unused, "holds", ", which this run does not have: left out");
     return s;
 }
 

@@ -127,9 +127,3 @@ void ckpt_manifest_release(ckpt_manifest *m)
     weft_manifest_release(&m->base);
     *m = (ckpt_manifest){0};
 }
-
-const char *ckpt_manifest_setting(const ckpt_manifest *m, const char *section, const char *key)
-{
-    return json_string_value(
-        json_object_get(json_object_get(json_object_get(m->root, "settings"), section), key));
-}
