@@ -15,6 +15,8 @@ enum { SHARED_TRIES = 4, FIRST_TRIES = 6 };
 
 /* ---- the key ---- */
 
+enum { LEAST = 1024 }; /* bytes that may be meant */
+
 weft_status ac_budget_read(ac *self, weft_error *err)
 {
     const weft_params *p = self->host->params;
@@ -29,6 +31,12 @@ weft_status ac_budget_read(ac *self, weft_error *err)
                          "[ac] budget = %s: it is bytes, as 60 GiB, a share of what would be kept "
                          "without ac, as 0.5, or fit",
                          text);
+    if (bytes > 1 && bytes < LEAST)
+        return weft_fail(
+            err, WEFT_ERR_INPUT, at,
+            "[ac] budget = %s: a share is at most 1, as 0.5, and bytes have a unit, as "
+            "60 GiB",
+            text);
     if (bytes <= 1)
         self->share = bytes;
     else
