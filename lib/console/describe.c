@@ -122,6 +122,8 @@ static void describe_param(const weft_param *q, weft_text *text)
         weft_text_add(text, "\n      where ");
         weft_when_print(q->when, text);
     }
+    if (q->refuses)
+        weft_text_print(text, "\n      excludes %s", q->refuses);
     weft_text_print(text, "\n      %s\n", q->help);
 }
 
