@@ -84,7 +84,8 @@ static weft_status create(void *self_, weft_error *err)
 
 static const char *folder_of(const disk *self)
 {
-    return *self->dir ? self->dir : self->host->dir ? self->host->dir : "/tmp";
+    const char *tmp = getenv("TMPDIR");
+    return *self->dir ? self->dir : self->host->dir ? self->host->dir : tmp && *tmp ? tmp : "/tmp";
 }
 
 /* ---- the service ---- */
