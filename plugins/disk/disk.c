@@ -3,6 +3,7 @@
  * begins, and threads that read and write it. */
 #include "disk.h"
 
+#include <stdlib.h>
 #include <unistd.h>
 #include <weft/files.h>
 

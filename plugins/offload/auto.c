@@ -43,7 +43,8 @@ struct offload_search {
     int64_t *best_far;    /* by rank */
     int way, tries, best; /* best: -1: nothing has fitted */
     seen seen[WAYS];
-    double link[2]; /* seconds for a byte to go, and to come back; 0: not known */
+    double link[2]; /* seconds for a byte to go, and to come back; 0: nothing has gone yet */
+    bool unknown;   /* how long something takes that goes */
     int64_t least;  /* of all plans, what the rank that needs most holds */
     bool over;
 };
@@ -54,6 +55,11 @@ void offload_search_destroy(offload_search *s)
         return;
     weft_pool_release(&s->pool);
     weft_free(s);
+}
+
+int64_t offload_search_least(const offload_search *s)
+{
+    return s->least;
 }
 
 static bool is_partial(int way)
@@ -233,8 +239,9 @@ static void find_link(offload_search *s, const weft_graph *g, const weft_planned
     for (int i = 0; i < p->n_instructions; i++) {
         const weft_planned_instruction *in = &p->instructions[i];
         const bool back = in->kind == WEFT_FETCH;
-        if ((!back && in->kind != WEFT_EVICT) || in->n_nodes == 0 || in->seconds <= 0)
+        if ((!back && in->kind != WEFT_EVICT) || in->n_nodes == 0)
             continue;
+        s->unknown = s->unknown || in->seconds <= 0;
         bytes[back] += (double)weft_value_part_bytes(g, in->nodes[0]->ins[0]);
         seconds[back] += in->seconds;
     }
@@ -397,7 +404,7 @@ weft_status offload_search_step(offload *self, weft_plan *plan, bool *done, weft
     status = status ? status : weft_plan_seconds(plan, &seconds, err);
     if (status)
         return status;
-    if (s->way != WAY_NO && s->link[0] <= 0)
+    if (s->unknown)
         return no_rates(self, err);
     if (is_partial(s->way))
         status = cut_more(s, plan, limit, &same, err);

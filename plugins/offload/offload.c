@@ -328,7 +328,7 @@ static weft_status review(void *self_, weft_plan *plan, weft_error *err)
         return s;
     if (weft_asked(self->host, "offload state"))
         return refuse(self, self->over, most, err);
-    self->over = most;
+    self->over = self->search ? offload_search_least(self->search) : most;
     if ((double)most <= self->limit)
         return WEFT_OK;
     return self->state == STATE_ALL && self->gradients && self->activations == ACTIVATIONS_ALL

@@ -38,4 +38,7 @@ int offload_search_way(const offload *self);
 /* Leaves of the activations among `list` those that are to lie far; returns how many are left. */
 int offload_search_pick(offload *self, weft_graph *g, weft_value **list, int n);
 
+/* What the rank that needs most holds by the smallest plan that it has looked at, in bytes. */
+int64_t offload_search_least(const offload_search *search);
+
 #endif
