@@ -105,6 +105,16 @@ static bool same_value(const json_t *a, const json_t *b)
     return json_equal(a, b) || number_of(json_string_value(a)) == number_of(json_string_value(b));
 }
 
+/* A word of the model is the number that it stands for, where the other has that: a checkpoint has.
+ */
+static bool is_in_force(const json_t *plan, const char *section, const char *key,
+                        const json_t *other)
+{
+    const json_t *value =
+        json_object_get(json_object_get(json_object_get(plan, "in_force"), section), key);
+    return value && same_value(value, other);
+}
+
 /* Of a plugin that only one lists nothing is compared: that it is listed is the difference. What
  * the command adds by itself is nobody's plugin. */
 void weft_differ_settings(const json_t *a, const json_t *b, json_t *out)
@@ -121,7 +131,8 @@ void weft_differ_settings(const json_t *a, const json_t *b, json_t *out)
             const json_t *other = json_object_get(others, key);
             weft_text what = {0};
             weft_text_print(&what, "[%s] %s", section, key);
-            if (other && !same_value(value, other))
+            if (other && !same_value(value, other) && !is_in_force(a, section, key, other) &&
+                !is_in_force(b, section, key, value))
                 note(out, "setting", weft_text_get(&what), keep(value), keep(other));
             weft_text_release(&what);
         }

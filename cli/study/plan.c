@@ -11,7 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { N_MEMBERS = 19 };
+enum { N_MEMBERS = 20 };
 
 /* ---- settings, defaults folded in ---- */
 
@@ -56,10 +56,27 @@ static void add_section(json_t *to, const char *name, const weft_param *table,
     json_decref(section);
 }
 
+/* What words of the model stand for, where they are numbers: {section: {key: "8"}}. */
+static void add_in_force(json_t *to, const weft_loaded *l)
+{
+    weft_pool pool = {0};
+    json_t *section = json_object();
+    for (const weft_param *p = l->module.plugin->params; p && p->name; p++) {
+        const char *text = weft_keeper_text(&pool, l, p);
+        if (text && strcmp(text, weft_params_text(l->params, p->name)) != 0)
+            json_object_set_new(section, p->name, json_string(text));
+    }
+    if (json_object_size(section) > 0)
+        json_object_set(to, l->module.plugin->name, section);
+    json_decref(section);
+    weft_pool_release(&pool);
+}
+
 static void add_settings(json_t *o, const weft_session *s, const weft_plan *plan)
 {
     static const char *const tiers[] = {"bitwise", "tolerance", "changes"};
-    json_t *settings = json_object(), *list = json_array(), *numerics = json_object();
+    json_t *settings = json_object(), *list = json_array(), *numerics = json_object(),
+           *in_force = json_object();
     const weft_listed *listed;
     const int n = weft_settings_plugins(s->settings, &listed);
     for (int i = 0; i < n; i++)
@@ -70,12 +87,14 @@ static void add_settings(json_t *o, const weft_session *s, const weft_plan *plan
     for (int i = 0; i < s->plugins->n; i++) {
         const weft_loaded *l = &s->plugins->list[i];
         add_section(settings, l->module.plugin->name, l->module.plugin->params, l->params);
+        add_in_force(in_force, l);
         json_object_set_new(numerics, l->module.plugin->name,
                             json_string(tiers[l->module.plugin->numerics]));
     }
     json_object_set_new(o, "plugins", list);
     json_object_set_new(o, "numerics", numerics);
     json_object_set_new(o, "settings", settings);
+    json_object_set_new(o, "in_force", in_force);
 }
 
 /* ---- sizes ---- */

@@ -9,10 +9,10 @@
 #include <jansson.h>
 
 /* {"weft_plan": 1, "ranks", "program", "plugins": [names], "numerics": {plugin: tier}, "settings":
- * {section: {key: value}}, "parameters", "trained", "steps", "tokens", "micro_batches", "flops",
- * "model_flops", "products": {dtype: flops}, "memory": {class: bytes}, "state" (of all ranks
- * together), "sent", "collectives": {words: [times, bytes]}, "passes": {words: nodes}}. All of a
- * rank; bytes and flops of a step. */
+ * {section: {key: value}}, "in_force": the same, of the model's words that stand for numbers,
+ * "parameters", "trained", "steps", "tokens", "micro_batches", "flops", "model_flops", "products":
+ * {dtype: flops}, "memory": {class: bytes}, "state" (of all ranks together), "sent", "collectives":
+ * {words: [times, bytes]}, "passes": {words: nodes}}. All of a rank; bytes and flops of a step. */
 weft_status weft_plan_to_json(const weft_session *session, const weft_plan *plan, json_t **out,
                               weft_error *err);
 /* Of an INI and edits; nothing is opened. An INI that is data is refused if it names files that

@@ -214,7 +214,10 @@ static weft_status check_plan(const weft_subject *s, weft_error *err)
         {"sent", is_number},          {"state", is_number},       {"products", is_counts},
         {"memory", is_counts},        {"collectives", is_counts}, {"passes", is_counts}};
     const json_t *version = json_object_get(s->plan, "weft_plan");
-    const char *wrong = json_integer_value(version) == 1 ? NULL : "weft_plan";
+    const json_t *in_force = json_object_get(s->plan, "in_force"); /* older ones have none */
+    const char *wrong = json_integer_value(version) != 1     ? "weft_plan"
+                        : in_force && !is_settings(in_force) ? "in_force"
+                                                             : NULL;
     for (size_t i = 0; !wrong && i < sizeof members / sizeof *members; i++)
         wrong = members[i].is(json_object_get(s->plan, members[i].name)) ? NULL : members[i].name;
     return wrong ? weft_fail(err, WEFT_ERR_INPUT, (weft_where){s->name, 0},

@@ -78,8 +78,7 @@ static weft_status list_kernels(struct weft_keeper *k, const weft_lowered *l, we
     return WEFT_OK;
 }
 
-/* A word that the model made a number of, as of its flavor, is told as that number. */
-static const char *text_of(weft_pool *pool, const weft_loaded *p, const weft_param *q)
+const char *weft_keeper_text(weft_pool *pool, const weft_loaded *p, const weft_param *q)
 {
     int64_t n = -1;
     if (p->module.plugin->self_size && q->field && q->choices && q->type == WEFT_PARAM_INT &&
@@ -96,7 +95,7 @@ static bool add_section(struct weft_keeper *k, weft_setting *list, const char *s
     for (const weft_param *q = table; q && q->name; q++) {
         if (q->flags & WEFT_PARAM_PER_RANK)
             continue;
-        const char *text = p ? text_of(&k->pool, p, q) : weft_params_text(params, q->name);
+        const char *text = p ? weft_keeper_text(&k->pool, p, q) : weft_params_text(params, q->name);
         if (list)
             list[k->state.n_settings] = (weft_setting){section, q->name, text, table};
         k->state.n_settings++;

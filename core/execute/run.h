@@ -322,6 +322,9 @@ typedef struct weft_wish { /* one rank's, after a step */
     double own_s; /* of the step, without calls of the transport; 0: not known */
 } weft_wish;
 void weft_keeper_destroy(weft_run *run);
+/* What a checkpoint says of a plugin's key: of the model, a word that its `create` made a number
+ * of, as of its flavor, is that number, in the pool. */
+const char *weft_keeper_text(weft_pool *pool, const weft_loaded *plugin, const weft_param *key);
 weft_status weft_keeper_before_update(weft_run *run, weft_error *err);
 void weft_keeper_wish(weft_run *run, bool last, weft_wish *wish);
 weft_status weft_keeper_act(weft_run *run, const weft_wish *all, int n, bool stop, bool last,
