@@ -68,6 +68,9 @@ static _Noreturn void run_child(const weft_cli_options *given, int64_t steps, co
     weft_cli_options options = *given;
     const int fd = weft_open_to_write(out, WEFT_WRITE_AGAIN);
     prctl(PR_SET_PDEATHSIG, SIGKILL);
+    signal(SIGINT, SIG_DFL); /* whatever the command does of these */
+    signal(SIGTERM, SIG_DFL);
+    signal(SIGHUP, SIG_DFL);
     if (fd < 0 || dup2(fd, 1) < 0 || dup2(fd, 2) < 0)
         _exit(1);
     options.threads = true;

@@ -302,6 +302,16 @@ static bool keeps_all(const ac_budget *a)
     return true;
 }
 
+/* Where offload chooses, what it puts far must bring its plan below this budget, too. */
+static weft_status ask_limit(const ac *self, const ac_budget *a, weft_plan *plan, weft_error *err)
+{
+    char text[64];
+    if (!a->shares || !self->bytes || a->limit != self->bytes)
+        return WEFT_OK;
+    snprintf(text, sizeof text, "%lld bytes", (long long)a->limit);
+    return weft_plan_ask(plan, "ac memory", text, err);
+}
+
 weft_status ac_budget_review(void *self, weft_plan *plan, weft_error *err)
 {
     ac *of = self;
@@ -309,6 +319,9 @@ weft_status ac_budget_review(void *self, weft_plan *plan, weft_error *err)
     weft_status s = a->n_stages == 0 ? begin(of, plan, err) : WEFT_OK;
     if (s || of->share >= 0)
         return s ? s : next_share(of, a, plan, err);
+    s = ask_limit(of, a, plan, err);
+    if (s)
+        return s;
     bool same = true, anew;
     s = ac_share(of, plan, &anew, err);
     if (!s && anew && (weft_asked(of->host, "ac keep") || !keeps_all(a)))

@@ -390,10 +390,18 @@ static weft_status no_rates(const offload *self, weft_error *err)
                      "[disk] read_rate and write_rate, which `weft disk DIR` measures");
 }
 
+/* Its own, or the budget of ac where that is less. */
+static int64_t find_limit(const offload *self)
+{
+    const char *text = weft_asked(self->host, "ac memory");
+    const double own = self->limit, other = text ? strtod(text, NULL) : own;
+    return (int64_t)fmin(own, other);
+}
+
 weft_status offload_search_step(offload *self, weft_plan *plan, bool *done, weft_error *err)
 {
     offload_search *s = self->search;
-    const int64_t limit = (int64_t)self->limit;
+    const int64_t limit = find_limit(self);
     int64_t most;
     double seconds;
     bool same = true;

@@ -27,7 +27,12 @@ static const struct {
                {"net_reached", 0.3, 1.5}, {"call", 0.7, 1.5},
                {"enqueue", 0.5, 1.5},     {"step", 0.7, 1.5},
                {"thread_scaling", 0, 0.5}};
-enum { NUMBERS = sizeof numbers / sizeof *numbers, ROUNDS = 6 };
+enum {
+    NUMBERS = sizeof numbers / sizeof *numbers,
+    SCALING = NUMBERS - 1,
+    ROUNDS = 6,
+    FEWEST_STEPS = 3
+};
 
 static const double row_sd = 0.05, delta = 0.05;
 
@@ -168,12 +173,20 @@ static weft_status measure(known_run *run, weft_error *err)
     weft_status s =
         path ? weft_folder_read_metrics(run->dir, 0, &lines, err) : weft_fail_memory(err);
     const double step = s ? NAN : weft_lines_median(lines, "step_s");
+    int steps = 0;
+    for (size_t i = 0; i < json_array_size(lines); i++)
+        steps += json_is_number(json_object_get(json_array_get(lines, i), "step_s"));
     if (!s && !(step > 0))
         s = weft_fail(
             err, WEFT_ERR_INPUT, WEFT_NOWHERE,
             "%s has no step_s of any step in its metrics.jsonl; list metrics, with jsonl = "
             "yes, in the run",
             run->dir);
+    if (!s && steps < FEWEST_STEPS)
+        s = weft_fail(
+            err, WEFT_ERR_INPUT, WEFT_NOWHERE,
+            "%s has %d step%s in its metrics.jsonl, and the first warms up; %d are the least",
+            run->dir, steps, steps == 1 ? "" : "s", FEWEST_STEPS);
     s = s ? s : observe(run, -1, 0, step, 1, err);
     s = s ? s : weft_read_file(path, &text, &size, err);
     if (!s && strstr(text, "\"parts\""))
@@ -292,11 +305,22 @@ static void improve(fit *all)
         all->x[k] += all->sd[k] > 0 ? fmax(-1, fmin(1, b[k])) : 0;
 }
 
+/* Of runs with as many threads each nothing says what more of them reach. */
+static bool threads_differ(const fit *all)
+{
+    for (int i = 1; i < all->n; i++)
+        if (all->runs[i].threads != all->runs[0].threads)
+            return true;
+    return false;
+}
+
 static weft_status fit_all(fit *all, weft_error *err)
 {
     weft_status s = WEFT_OK;
     for (int k = 0; k < NUMBERS; k++)
         all->sd[k] = all->runs[0].on_cpu ? numbers[k].cpu : numbers[k].gpu;
+    if (!threads_differ(all))
+        all->sd[SCALING] = 0;
     for (int round = 0; round <= ROUNDS && !s; round++) {
         for (int i = 0; i < all->n && !s; i++) {
             s = linearise(all, &all->runs[i], err);
@@ -388,7 +412,8 @@ static void print_numbers(const fit *all, weft_text *text)
         if (fabs(all->x[k]) > 0.01 && strcmp(numbers[k].name, "thread_scaling") != 0)
             weft_text_print(text, " %s %.3g", numbers[k].name, exp(all->x[k]));
     if (all->runs[0].on_cpu)
-        weft_text_print(text, "; thread_scaling %.2f", rates_of(all).thread_scaling);
+        weft_text_print(text, "; thread_scaling %.2f%s", rates_of(all).thread_scaling,
+                        threads_differ(all) ? "" : ", a guess: all runs have as many threads");
     weft_text_add(text, "\n");
 }
 
@@ -409,8 +434,10 @@ static weft_status write_profile(const fit *all, const char *path, weft_error *e
 {
     weft_text text = {0};
     const weft_device_rates rates = rates_of(all);
-    weft_text_print(&text, "; weft tune --calibrate, by %d run%s: %s\n; ", all->n,
-                    all->n == 1 ? "" : "s", all->runs[0].dir);
+    weft_text_add(&text, "; weft tune --calibrate");
+    for (int i = 0; i < all->n; i++)
+        weft_text_print(&text, " %s", all->runs[i].dir);
+    weft_text_add(&text, "\n; ");
     if (all->runs[0].on_cpu)
         weft_text_print(&text,
                         "numbers of a thread; list the plugin costs, with [costs] machine = "

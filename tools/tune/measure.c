@@ -13,6 +13,7 @@
 #include "study/subject.h"
 
 #include <math.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -215,6 +216,14 @@ static weft_status add_all(bench *b, weft_error *err)
 
 /* ---- a run ---- */
 
+static volatile sig_atomic_t stopped;
+
+static void stop(int number)
+{
+    (void)number;
+    stopped = 1;
+}
+
 static void print_attempt(const attempt *a, weft_text *text)
 {
     weft_text_print(text, "%d %s of %d %s, ", a->space->ranks,
@@ -248,26 +257,6 @@ static int ascending(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-static weft_status note(bench *b, attempt *a, weft_error *err)
-{
-    json_t *lines = NULL;
-    weft_status s = weft_folder_read_metrics(b->dir, 0, &lines, err);
-    const double median = s ? NAN : weft_lines_median(lines, "step_s");
-    json_decref(lines);
-    if (s || !(median > 0)) {
-        a->out = true;
-        return s;
-    }
-    double *more = weft_realloc(a->seconds, (size_t)(a->n + 1) * sizeof *more);
-    if (!more)
-        return weft_fail_memory(err);
-    a->seconds = more;
-    a->seconds[a->n++] = median;
-    qsort(a->seconds, (size_t)a->n, sizeof *a->seconds, ascending);
-    a->median = (a->seconds[a->n / 2] + a->seconds[(a->n - 1) / 2]) / 2;
-    return WEFT_OK;
-}
-
 static void tell(bench *b, const attempt *a, const char *why)
 {
     weft_text text = {0};
@@ -279,6 +268,29 @@ static void tell(bench *b, const attempt *a, const char *why)
         weft_print_seconds(&text, a->median);
     weft_log_print(&b->log, why ? WEFT_LOG_WARN : WEFT_LOG_INFO, "%s", weft_text_get(&text));
     weft_text_release(&text);
+}
+
+static weft_status note(bench *b, attempt *a, weft_error *err)
+{
+    json_t *lines = NULL;
+    weft_status s = weft_folder_read_metrics(b->dir, 0, &lines, err);
+    const double median = s ? NAN : weft_lines_median(lines, "step_s");
+    json_decref(lines);
+    if (s)
+        return s;
+    if (!(median > 0)) {
+        a->out = true;
+        tell(b, a, "its metrics have no step; is the folder of scratch files, $TMPDIR, full?");
+        return WEFT_OK;
+    }
+    double *more = weft_realloc(a->seconds, (size_t)(a->n + 1) * sizeof *more);
+    if (!more)
+        return weft_fail_memory(err);
+    a->seconds = more;
+    a->seconds[a->n++] = median;
+    qsort(a->seconds, (size_t)a->n, sizeof *a->seconds, ascending);
+    a->median = (a->seconds[a->n / 2] + a->seconds[(a->n - 1) / 2]) / 2;
+    return WEFT_OK;
 }
 
 /* What is wrong with the run's input is so for all: the plan itself was good. */
@@ -312,11 +324,14 @@ static weft_status run_once(bench *b, attempt *a, int64_t steps, weft_error *err
         s = weft_steps_run(&options, steps, b->dir, &code, err);
     }
     b->longest_s = fmax(b->longest_s, weft_now() - from);
-    if (!s && code)
+    b->cut = b->cut || stopped;
+    if (stopped)
+        a->out = a->n == 0;
+    else if (!s && code)
         s = note_failure(b, a, code, err);
     else if (!s)
         s = note(b, a, err);
-    if (!s && !a->out)
+    if (!s && !a->out && !stopped)
         tell(b, a, NULL);
     weft_pool_release(&pool);
     weft_free(metrics);
@@ -348,6 +363,7 @@ static weft_status run_round(bench *b, int alive, weft_error *err)
     for (int i = 0; i < alive && !s && !b->cut; i++) {
         b->cut = limit_s > 0 && i + b->list[i].n > 0 &&
                  weft_now() - b->how->from_s + b->longest_s > limit_s;
+        b->cut = b->cut || stopped;
         if (!b->cut && !b->list[i].out)
             s = run_once(b, &b->list[i], steps_of(&b->list[i]), err);
     }
@@ -365,6 +381,8 @@ static weft_status run_all(bench *b, weft_error *err)
     }
     for (int i = 0; i < LAST_ROUNDS && !s && !b->cut; i++)
         s = run_round(b, alive, err);
+    if (!s && b->list[0].n == 0 && stopped)
+        return weft_fail(err, WEFT_ERR_STOPPED, WEFT_NOWHERE, "stopped before any choice was run");
     if (!s && b->list[0].n == 0)
         s = weft_fail(err, WEFT_ERR_RUN, WEFT_NOWHERE,
                       "no choice could be run: the warnings say why");
@@ -416,8 +434,9 @@ static void print_table(const bench *b, weft_text *text)
     for (int i = 0; i < b->n; i++)
         run += b->list[i].n > 0;
     weft_text_print(text, "%d of %d choices were run on this machine; %s\n", run, b->n,
-                    b->cut ? "--limit has ended that: the faster ones might have run again"
-                           : "the faster ones several times, one after the other");
+                    stopped  ? "a signal has ended that: the others were not"
+                    : b->cut ? "--limit has ended that: the faster ones might have run again"
+                             : "the faster ones several times, one after the other");
 }
 
 static weft_status write_best(const bench *b, const char *path, weft_error *err)
@@ -458,12 +477,16 @@ static void release(bench *b)
 
 weft_status tune_measure_run(const tune_measure *how, weft_text *text, weft_error *err)
 {
+    const struct sigaction action = {.sa_handler = stop};
     bench b = {.how = how};
     b.log = weft_cli_log_init(&b.sink, WEFT_LOG_INFO);
     b.sink.early = false;
     weft_status s = read_run(&b, err);
     s = s ? s : add_all(&b, err);
     s = s ? s : weft_steps_make_dir("tune", &b.dir, err);
+    sigaction(SIGINT, &action, NULL);
+    sigaction(SIGTERM, &action, NULL);
+    sigaction(SIGHUP, &action, NULL);
     s = s ? s : run_all(&b, err);
     if (!s)
         print_table(&b, text);
