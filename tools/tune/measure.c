@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* weft tune --measure: ranks, threads and micro-batches on this machine, by short runs of each. All
- * run once; the slower half is left out, and the others run again, one after the other, so that
+ * run twice; the slower half is left out, and the others run again, one after the other, so that
  * what slows the machine for a while slows all of them. */
 #include "measure.h"
 #include "base/array.h"
@@ -340,19 +340,25 @@ static weft_status run_once(bench *b, attempt *a, int64_t steps, weft_error *err
 
 /* ---- rounds ---- */
 
+/* Of few runs the least: what else runs on the machine makes them slower, and never faster. */
+static double judged(const attempt *a)
+{
+    return a->n < 3 ? a->seconds[0] : a->median;
+}
+
 static int faster(const void *a_, const void *b_)
 {
     const attempt *a = a_, *b = b_;
-    if ((a->n == 0) != (b->n == 0))
-        return a->n == 0 ? 1 : -1;
-    return (a->median > b->median) - (a->median < b->median);
+    if (a->n == 0 || b->n == 0)
+        return (a->n == 0) - (b->n == 0);
+    return (judged(a) > judged(b)) - (judged(a) < judged(b));
 }
 
 /* Of those that were run before so many as take some seconds. */
 static int64_t steps_of(const attempt *a)
 {
     const double some_s = 2, steps = a->n ? some_s / a->median : FIRST_STEPS;
-    return !a->n ? FIRST_STEPS : (int64_t)fmin(fmax(steps, FEWEST_STEPS), MOST_STEPS);
+    return a->n < 2 ? FIRST_STEPS : (int64_t)fmin(fmax(steps, FEWEST_STEPS), MOST_STEPS);
 }
 
 /* The first `alive` once more. */
@@ -375,6 +381,8 @@ static weft_status run_all(bench *b, weft_error *err)
 {
     int alive = b->n;
     weft_status s = run_round(b, alive, err);
+    if (!s && !b->cut)
+        s = run_round(b, alive, err);
     while (!s && !b->cut && alive > FEW) {
         alive = alive / 2 > FEW ? alive / 2 : FEW;
         s = run_round(b, alive, err);
@@ -395,7 +403,7 @@ static void add_row(weft_columns *c, const attempt *a, int number)
 {
     weft_text_print(&c->cells, "%5d", number);
     weft_columns_next(c);
-    weft_print_seconds(&c->cells, a->median);
+    weft_print_seconds(&c->cells, judged(a));
     weft_columns_next(c);
     weft_text_print(&c->cells, "%d: ", a->n);
     weft_print_seconds(&c->cells, a->seconds[0]);
@@ -404,7 +412,7 @@ static void add_row(weft_columns *c, const attempt *a, int number)
         weft_print_seconds(&c->cells, a->seconds[a->n - 1]);
     }
     weft_columns_next(c);
-    weft_text_print(&c->cells, "%.0f", a->plan.tokens_s * a->plan.step_s / a->median);
+    weft_text_print(&c->cells, "%.0f", a->plan.tokens_s * a->plan.step_s / judged(a));
     weft_columns_next(c);
     weft_print_bytes(&c->cells, a->plan.bytes);
     weft_columns_next(c);
@@ -444,7 +452,7 @@ static weft_status write_best(const bench *b, const char *path, weft_error *err)
     const attempt *best = &b->list[0];
     weft_text text = {0};
     weft_text_print(&text, "; weft tune %s --measure: a step took ", b->how->options->ini);
-    weft_print_seconds(&text, best->median);
+    weft_print_seconds(&text, judged(best));
     weft_text_print(&text, " on this machine; run it as weft train %s -n %d\n", path,
                     best->space->ranks);
     weft_status s = tune_print_ini(best->space, &best->plan.choice, best->threads, &text, err);
