@@ -8,6 +8,7 @@ lib_libkit_la_SOURCES = \
 	lib/kit/cache.c \
 	lib/kit/control_groups.c \
 	lib/kit/costs.c \
+	lib/kit/f8_scale.c \
 	lib/kit/far.c \
 	lib/kit/gradients.c \
 	lib/kit/head.c \

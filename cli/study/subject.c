@@ -375,20 +375,25 @@ static int ascending(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
+double weft_median(double *list, size_t n)
+{
+    if (n == 0)
+        return NAN;
+    qsort(list, n, sizeof *list, ascending);
+    return (list[n / 2] + list[(n - 1) / 2]) / 2;
+}
+
 double weft_lines_median(const json_t *lines, const char *key)
 {
     const size_t n = json_array_size(lines);
-    double *list = weft_alloc((n + 1) * sizeof *list), median = NAN;
+    double *list = weft_alloc((n + 1) * sizeof *list), median;
     size_t count = 0;
     for (size_t i = 0; list && i < n; i++) {
         const json_t *x = json_object_get(json_array_get(lines, i), key);
         if (json_is_number(x) && (i > 0 || n == 1))
             list[count++] = json_number_value(x);
     }
-    if (count) {
-        qsort(list, count, sizeof *list, ascending);
-        median = (list[count / 2] + list[(count - 1) / 2]) / 2;
-    }
+    median = list ? weft_median(list, count) : NAN;
     weft_free(list);
     return median;
 }

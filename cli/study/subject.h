@@ -40,6 +40,8 @@ bool weft_about_is_done(const json_t *about);
 
 /* ---- series of runs ---- */
 
+/* Sorts them; NaN: there are none. */
+double weft_median(double *list, size_t n);
 /* The median of what steps have of `key`, the first one left out where there are more; NaN: none
  * has it. */
 double weft_lines_median(const json_t *lines, const char *key);

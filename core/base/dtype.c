@@ -106,17 +106,6 @@ uint8_t weft_f64_to_f8(double x, weft_dtype dtype)
     return dtype == WEFT_F8E8M0 ? weft_f32_to_f8e8m0(f) : weft_f32_to_f8(f, dtype == WEFT_F8E5M2);
 }
 
-float weft_f8_scale_of(double amax, weft_dtype dtype, bool power_of_two, int64_t margin)
-{
-    static const double least = 1e-12;
-    float scale = (float)ldexp(weft_dtype_max(dtype) / (amax < least ? least : amax), (int)-margin);
-    if (!power_of_two || !isfinite(scale) || scale == 0)
-        return scale;
-    int exponent;
-    frexpf(scale, &exponent);
-    return ldexpf(1, exponent - 1);
-}
-
 float weft_f64_to_f32_odd(double x)
 {
     union {

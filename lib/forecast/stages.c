@@ -90,13 +90,18 @@ static weft_status measure(weft_costs *c, const char *times, weft_planned_stage 
     return s;
 }
 
+static weft_status predict(const weft_plan *plan, weft_forecast *f, weft_error *err)
+{
+    weft_roofline r;
+    weft_plan_roofline(plan, &r);
+    return weft_plan_forecast(plan, &r, f, err);
+}
+
 static weft_status see(const weft_plan *plan, const char *times, weft_planned_stage *out,
                        weft_error *err)
 {
-    weft_roofline r;
     weft_forecast f;
-    weft_plan_roofline(plan, &r);
-    weft_status s = weft_plan_forecast(plan, &r, &f, err);
+    weft_status s = predict(plan, &f, err);
     if (s)
         return s;
     for (int i = 0; i < f.costs.stages; i++)
@@ -112,10 +117,8 @@ static weft_status see(const weft_plan *plan, const char *times, weft_planned_st
 
 static weft_status see_step(const weft_plan *plan, double *seconds, weft_error *err)
 {
-    weft_roofline r;
     weft_forecast f;
-    weft_plan_roofline(plan, &r);
-    weft_status s = weft_plan_forecast(plan, &r, &f, err);
+    weft_status s = predict(plan, &f, err);
     if (s)
         return s;
     *seconds = f.step_s;

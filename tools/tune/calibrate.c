@@ -9,6 +9,7 @@
 #include "forecast/profiles.h"
 #include "session.h"
 #include "study/subject.h"
+#include "tune.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -71,24 +72,6 @@ static bool says_nothing(const weft_session *session)
     return device && !device->rates;
 }
 
-static bool is_listed(const weft_session *session, const char *name)
-{
-    for (int i = 0; i < session->plugins->n; i++)
-        if (strcmp(session->plugins->list[i].module.plugin->name, name) == 0)
-            return true;
-    return false;
-}
-
-static bool has_machine(const weft_session *session)
-{
-    for (int i = 0; i < session->plugins->n; i++) {
-        const weft_loaded *l = &session->plugins->list[i];
-        if (strcmp(l->module.plugin->name, "costs") == 0)
-            return weft_params_word(l->params, "machine", 0) != NULL;
-    }
-    return false;
-}
-
 /* A CPU whose run did not say what a thread reaches: it is planned by the guess. */
 static weft_status begin(known_run *run, weft_cli_options *options, weft_error *err)
 {
@@ -97,10 +80,11 @@ static weft_status begin(known_run *run, weft_cli_options *options, weft_error *
     weft_status s = weft_session_init(&run->session, options, 0, NULL, true, err);
     if (s)
         return s;
+    const weft_loaded *costs = tune_find_plugin(run->session.plugins, "costs");
     run->on_cpu = says_nothing(&run->session);
-    if (!run->on_cpu || has_machine(&run->session))
+    if (!run->on_cpu || (costs && weft_params_word(costs->params, "machine", 0)))
         return WEFT_OK;
-    const bool listed = is_listed(&run->session, "costs");
+    const bool listed = costs != NULL;
     options->edits = edits + listed;
     options->n_edits = 2 - listed;
     weft_session_release(&run->session);
@@ -362,20 +346,13 @@ static weft_device_rates rates_of(const fit *all)
     return r;
 }
 
-static int ascending(const void *a, const void *b)
-{
-    const double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 static double median_off(const fit *all, bool before, double *list)
 {
     for (int i = 0; i < all->n; i++)
         list[i] = fabs((before ? all->runs[i].before_s : all->runs[i].after_s) /
                            all->runs[i].list[0].seconds -
                        1);
-    qsort(list, (size_t)all->n, sizeof *list, ascending);
-    return (list[all->n / 2] + list[(all->n - 1) / 2]) / 2;
+    return weft_median(list, (size_t)all->n);
 }
 
 static void print_runs(const fit *all, weft_text *text)

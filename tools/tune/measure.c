@@ -104,7 +104,6 @@ static weft_status read_run(bench *b, weft_error *err)
     for (int i = 0; !s && i < session.plugins->n; i++) {
         const weft_loaded *l = &session.plugins->list[i];
         const char *name = l->module.plugin->name;
-        b->has_metrics = b->has_metrics || strcmp(name, "metrics") == 0;
         if (l->is_default || strcmp(name, "metrics") == 0 || !only_looks_on(l->module.plugin) ||
             b->n_without == MOST_WITHOUT)
             continue;
@@ -114,6 +113,7 @@ static weft_status read_run(bench *b, weft_error *err)
     }
     if (!s)
         b->threads = fixed_threads(b->how->fixed, weft_params_int(session.run, "threads"));
+    b->has_metrics = !s && tune_find_plugin(session.plugins, "metrics");
     weft_session_release(&session);
     return s;
 }
@@ -251,12 +251,6 @@ static weft_status edits_of(const bench *b, const attempt *a, weft_pool *pool,
     return WEFT_OK;
 }
 
-static int ascending(const void *a, const void *b)
-{
-    const double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 static void tell(bench *b, const attempt *a, const char *why)
 {
     weft_text text = {0};
@@ -288,8 +282,7 @@ static weft_status note(bench *b, attempt *a, weft_error *err)
         return weft_fail_memory(err);
     a->seconds = more;
     a->seconds[a->n++] = median;
-    qsort(a->seconds, (size_t)a->n, sizeof *a->seconds, ascending);
-    a->median = (a->seconds[a->n / 2] + a->seconds[(a->n - 1) / 2]) / 2;
+    a->median = weft_median(a->seconds, (size_t)a->n);
     return WEFT_OK;
 }
 

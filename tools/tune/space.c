@@ -230,12 +230,12 @@ static const char *optimizer_of(const weft_plugins *plugins)
     return NULL;
 }
 
-static bool is_listed(const weft_plugins *plugins, const char *name)
+const weft_loaded *tune_find_plugin(const weft_plugins *plugins, const char *name)
 {
     for (int i = 0; i < plugins->n; i++)
         if (strcmp(plugins->list[i].module.plugin->name, name) == 0)
-            return true;
-    return false;
+            return &plugins->list[i];
+    return NULL;
 }
 
 /* In front of the optimizer, behind whatever makes numbers narrow. */
@@ -247,7 +247,7 @@ static weft_status add_helpers(tune_space *s, const weft_plugins *plugins, weft_
         bool found = false;
         for (int k = 0; names && names[k]; k++)
             found = found || strcmp(names[k], helpers[i]) == 0;
-        if (is_listed(plugins, helpers[i]) || !found || !before ||
+        if (tune_find_plugin(plugins, helpers[i]) || !found || !before ||
             (s->ranks == 1 && strcmp(helpers[i], "ac") != 0))
             continue;
         s->with[s->n_with] = weft_pool_format(&s->pool, "%s@before:%s", helpers[i], before);

@@ -4,6 +4,7 @@
 #define WEFT_TUNE_TUNE_H
 
 #include "cli.h"
+#include "host/plugins.h"
 
 enum {
     TUNE_MOST_KEYS = 24,
@@ -77,6 +78,8 @@ typedef struct tune_result {
 weft_status tune_space_init(tune_space *space, const weft_cli_options *options,
                             const weft_option_values *fixed, weft_error *err);
 void tune_space_release(tune_space *space);
+/* NULL: the run does not list it. */
+const weft_loaded *tune_find_plugin(const weft_plugins *plugins, const char *name);
 /* Degrees alone: do they divide the ranks, and is none refused by itself? */
 bool tune_choice_fits(const tune_space *space, const tune_choice *choice);
 /* Does the section's plugin take the ranks that other degrees leave? */

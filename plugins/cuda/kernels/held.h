@@ -28,6 +28,25 @@ static __device__ inline void hold(const cuda_norm_args &a, const cuda_view &v, 
     raw[c] = fetch8<true>(v, from + e, a.width);
 }
 
+/* raw += dy, which goes to `sum`. */
+template <int HELD>
+static __device__ inline void add_held(const cuda_norm_args &a, int64_t from,
+                                       eight<true> (&raw)[HELD])
+{
+    eight<true> d[HELD];
+    hold<HELD>(a, a.dy, from, d);
+    EACH_HELD(c, e)
+    {
+        float x[8], y[8];
+        widen8(raw[c], x);
+        widen8(d[c], y);
+        EACH8(k)
+        x[k] += y[k];
+        raw[c].u = narrow_bf16(x);
+        *(uint4 *)((uint16_t *)a.sum.data + from + e) = raw[c].u;
+    }
+}
+
 /* Mean and deviation of x. */
 template <int HELD>
 static __device__ inline row_stats stats_held(const cuda_norm_args &a,

@@ -46,25 +46,6 @@ static __device__ inline void put_part(const cuda_narrow_args &all, float most)
 
 /* ---- norms ---- */
 
-/* raw += dy, which goes to `sum`. */
-template <int HELD>
-static __device__ inline void add_held(const cuda_norm_args &a, int64_t from,
-                                       eight<true> (&raw)[HELD])
-{
-    eight<true> d[HELD];
-    hold<HELD>(a, a.dy, from, d);
-    EACH_HELD(c, e)
-    {
-        float x[8], y[8];
-        widen8(raw[c], x);
-        widen8(d[c], y);
-        EACH8(k)
-        x[k] += y[k];
-        raw[c].u = narrow_bf16(x);
-        *(uint4 *)((uint16_t *)a.sum.data + from + e) = raw[c].u;
-    }
-}
-
 template <int HELD> static __device__ inline void narrow_norm_held(const cuda_narrow_args &all)
 {
     const cuda_norm_args &a = all.of;

@@ -166,19 +166,9 @@ template <int HELD> static __device__ inline void add_norm_held(const cuda_norm_
     FOR_ROWS(row)
     {
         int64_t from = row * a.width;
-        eight<true> raw[HELD], d[HELD];
+        eight<true> raw[HELD];
         hold<HELD>(a, a.x, from, raw);
-        hold<HELD>(a, a.dy, from, d);
-        EACH_HELD(c, e)
-        {
-            float x[8], y[8];
-            widen8(raw[c], x);
-            widen8(d[c], y);
-            EACH8(k)
-            x[k] += y[k];
-            raw[c].u = narrow_bf16(x);
-            *(uint4 *)((uint16_t *)a.sum.data + from + e) = raw[c].u;
-        }
+        add_held<HELD>(a, from, raw);
         row_stats s = stats_held<HELD>(a, raw);
         EACH_HELD(c, e)
         {
