@@ -28,6 +28,7 @@ weft_SOURCES = \
 	cli/record.c \
 	cli/room.c \
 	cli/output.c \
+	cli/process.c \
 	cli/session.c \
 	cli/shared.c \
 	cli/status.c \
@@ -43,6 +44,7 @@ weft_SOURCES = \
 	cli/plan_timeline.h \
 	cli/plan_trace.h \
 	cli/probe.h \
+	cli/process.h \
 	cli/processors.h \
 	cli/room.h \
 	cli/record.h \

@@ -27,7 +27,6 @@ weft_SOURCES += \
 	tools/conform/order.c \
 	tools/conform/own.c \
 	tools/conform/plan.c \
-	tools/conform/program.c \
 	tools/conform/resume.c \
 	tools/conform/runs.c \
 	tools/conform/shards.c \

@@ -5,6 +5,7 @@
 #include "execute/run.h"
 #include "forecast/forecast.h"
 #include "launch/ranks.h"
+#include "process.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -12,7 +13,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 typedef struct part {
@@ -85,7 +85,6 @@ weft_status weft_steps_run(const weft_cli_options *options, int64_t steps, const
                            int *code, weft_error *err)
 {
     char *out = weft_format("%s/out.txt", dir);
-    int state = 0;
     if (!out)
         return weft_fail_memory(err);
     fflush(NULL);
@@ -96,9 +95,7 @@ weft_status weft_steps_run(const weft_cli_options *options, int64_t steps, const
     if (child < 0)
         return weft_fail(err, WEFT_ERR_IO, WEFT_NOWHERE, "no process for a run: %s",
                          strerror(errno));
-    while (waitpid(child, &state, 0) < 0 && errno == EINTR)
-        ;
-    *code = WIFEXITED(state) ? WEXITSTATUS(state) : 128 + WTERMSIG(state);
+    *code = weft_process_wait(child);
     return WEFT_OK;
 }
 

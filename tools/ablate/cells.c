@@ -3,6 +3,7 @@
 #include "ablate.h"
 
 #include "folder.h"
+#include "process.h"
 #include "study/subject.h"
 
 #include <errno.h>
@@ -237,20 +238,16 @@ static weft_status put_aside(const ablate_cell *cell, weft_error *err)
                      cell->dir);
 }
 
-static _Noreturn void become(const ablate_cell *cell, char **argv)
+/* It is asked to end when we do: after its step, and it saves. */
+static weft_status start_process(ablate_cell *cell, char **argv, weft_error *err)
 {
-    sigset_t none;
-    const int out = weft_open_to_write(cell->out, WEFT_WRITE_AGAIN),
-              in = open("/dev/null", O_RDONLY);
-    sigemptyset(&none);
-    sigprocmask(SIG_SETMASK, &none, NULL);
-    signal(SIGINT, SIG_DFL);
-    signal(SIGTERM, SIG_DFL);
-    prctl(PR_SET_PDEATHSIG, SIGTERM); /* it ends after its step, and saves */
-    if (out < 0 || in < 0 || dup2(in, 0) < 0 || dup2(out, 1) < 0 || dup2(out, 2) < 0)
-        _exit(1);
-    execv("/proc/self/exe", argv);
-    _exit(1);
+    const int out = weft_open_to_write(cell->out, WEFT_WRITE_AGAIN);
+    if (out < 0)
+        return weft_fail(err, WEFT_ERR_IO, (weft_where){cell->out, 0}, "cannot be written: %s",
+                         strerror(errno));
+    weft_status s = weft_process_start((const char *const *)argv, NULL, out, 0, &cell->pid, err);
+    close(out);
+    return s;
 }
 
 static weft_status start(const ablation *a, ablate_cell *cell, weft_error *err)
@@ -261,11 +258,7 @@ static weft_status start(const ablation *a, ablate_cell *cell, weft_error *err)
     weft_status s = folder && argv ? weft_make_dirs(folder, err) : weft_fail_memory(err);
     s = s ? s : put_aside(cell, err);
     s = s ? s : write_note(cell, argv, err);
-    if (!s && (cell->pid = fork()) == 0)
-        become(cell, argv);
-    if (!s && cell->pid < 0)
-        s = weft_fail(err, WEFT_ERR_IO, WEFT_NOWHERE, "no process for %s: %s", cell->dir,
-                      strerror(errno));
+    s = s ? s : start_process(cell, argv, err);
     if (!s)
         cell->state = ABLATE_RUNS;
     weft_pool_release(&pool);
@@ -365,7 +358,7 @@ static void ask(int number)
 
 static void note_end(ablation *a, ablate_cell *cell, int state, const weft_log *log)
 {
-    const int code = WIFEXITED(state) ? WEXITSTATUS(state) : 128 + WTERMSIG(state);
+    const int code = weft_process_code(state);
     cell->pid = 0;
     cell->state = code == 0                                    ? ABLATE_DONE
                   : code == 3 || (asked && WIFSIGNALED(state)) ? ABLATE_STOPPED

@@ -2,6 +2,7 @@
 /* weft bisect A.ini B.ini: which of their differences does it? */
 #include "bisect.h"
 
+#include "process.h"
 #include "study/steps.h"
 #include "study/subject.h"
 
@@ -10,7 +11,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
 #include <unistd.h>
 #include <weft/store.h>
 
@@ -171,55 +171,39 @@ static void print_refused(const search *s)
 /* ---- whose doing it is ---- */
 
 /* The lines of the oracle's that say where the runs part. */
-static void take_lines(FILE *from, weft_text *text)
+static void take_lines(char *said, weft_text *text)
 {
     static const char *const begins[] = {"first parted", "        which changes",
                                          "the forward does not part", "no gradient parts",
                                          "error: "};
-    char line[4096];
-    while (fgets(line, sizeof line, from))
+    const size_t before = text->size;
+    char *rest = NULL;
+    for (char *line = said ? strtok_r(said, "\n", &rest) : NULL; line;
+         line = strtok_r(NULL, "\n", &rest))
         for (size_t i = 0; i < sizeof begins / sizeof *begins; i++)
             if (strncmp(line, begins[i], strlen(begins[i])) == 0)
-                weft_text_print(text, "  %s", line + strspn(line, " "));
+                weft_text_print(text, "  %s\n", line + strspn(line, " "));
+    if (text->size == before)
+        weft_text_add(text, "  no value parts that it can hold against another\n");
 }
 
 static weft_status ask_oracle(search *s, const bool *culprit, weft_error *err)
 {
     char *one = weft_format("%s/a.ini", s->b->dir), *other = weft_format("%s/b.ini", s->b->dir);
-    int pipes[2];
-    weft_text found = {0};
+    const char *const argv[] = {"weft", "oracle", one, other, "--bitwise", "all", NULL};
+    weft_text said = {0};
     set_all(s, false);
     weft_status status =
         one && other ? bisect_write_ini(s->b, s->has, one, err) : weft_fail_memory(err);
     status = status ? status : bisect_write_ini(s->b, culprit, other, err);
-    if (!status && pipe(pipes) != 0)
-        status = weft_fail(err, WEFT_ERR_IO, WEFT_NOWHERE, "no pipe: %s", strerror(errno));
-    const pid_t child = status ? -1 : fork();
-    if (child == 0) {
-        dup2(pipes[1], 1);
-        dup2(pipes[1], 2);
-        close(pipes[0]);
-        close(pipes[1]);
-        execl("/proc/self/exe", "weft", "oracle", one, other, "--bitwise", "all", (char *)NULL);
-        _exit(1);
-    }
     if (!status) {
-        close(pipes[1]);
-        FILE *from = fdopen(pipes[0], "r");
-        if (from)
-            take_lines(from, &found);
-        if (from)
-            fclose(from);
-        int state;
-        while (child > 0 && waitpid(child, &state, 0) < 0 && errno == EINTR)
-            ;
+        weft_process_call(argv, NULL, 0, &said);
         weft_text_add(s->text, "by the oracle, ");
         print_set(s, culprit, s->text);
-        weft_text_print(s->text, ":\n%s",
-                        found.size ? weft_text_get(&found)
-                                   : "  no value parts that it can hold against another\n");
+        weft_text_add(s->text, ":\n");
+        take_lines(said.data, s->text);
     }
-    weft_text_release(&found);
+    weft_text_release(&said);
     weft_free(one);
     weft_free(other);
     return status;

@@ -3,6 +3,7 @@
 #include "conform.h"
 
 #include "cli.h"
+#include "process.h"
 
 #include <signal.h>
 #include <string.h>
@@ -37,7 +38,7 @@ static void try_one(const conform *c, const weft_command *command, const struct 
     for (int i = 0; i < MOST_WORDS && a->words[i]; i++)
         argv[2 + i] = a->words[i];
     conform_now(c, "command %s %s", command->name, a->how);
-    int code = conform_call(argv, c->folder, SECONDS, &said);
+    int code = weft_process_call(argv, c->folder, SECONDS, &said);
     const char *fault = fault_of(code, weft_text_get(&said));
     bool helped = strstr(weft_text_get(&said), command->usage) != NULL;
     if (code == 128 + SIGALRM)

@@ -4,6 +4,7 @@
 #include "conform.h"
 #include "cli.h"
 #include "probe.h"
+#include "process.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -13,7 +14,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 #include <weft/files.h>
 
@@ -191,8 +191,8 @@ static weft_status work_apart(work *w, tally *t, weft_error *err)
     }
     if (in)
         fclose(in);
-    while (child > 0 && waitpid(child, NULL, 0) < 0 && errno == EINTR)
-        ;
+    if (child > 0)
+        weft_process_wait(child);
     return child > 0 ? WEFT_OK
                      : weft_fail(err, WEFT_ERR_IO, WEFT_NOWHERE, "no process: %s", strerror(errno));
 }

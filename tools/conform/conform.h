@@ -44,12 +44,8 @@ void *conform_share(size_t bytes);
 bool conform_isolate(const conform *c, double seconds, void (*part)(const conform *c, void *self),
                      void *self);
 
-/* ---- this program, called once more (program.c) ---- */
+/* ---- what runs say (runs.c) ---- */
 
-/* Calls it in a folder (NULL: this one) with words that NULL ends, the first of them "weft". text:
- * what it printed. Returns its exit code, or 128 and the signal that ended it: SIGALRM after so
- * many seconds. */
-int conform_call(const char *const *argv, const char *folder, int seconds, weft_text *text);
 /* The line that says most of what was printed: of a crash, the first error, where runs parted, or
  * the last one. Cuts the text off behind it. */
 const char *conform_gist(weft_text *said);

@@ -3,6 +3,8 @@
  * state, which is stored, or it is lost. */
 #include "conform.h"
 
+#include "process.h"
+
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -40,7 +42,7 @@ static char *train(const conform *c, const char *ini, const char *folder, const 
                                 "-o",
                                 "train.steps=3",
                                 NULL};
-    int code = conform_call(argv, NULL, SECONDS, &said);
+    int code = weft_process_call(argv, NULL, SECONDS, &said);
     if (code == 0 && weft_read_file(path, &text, &size, &err))
         text = NULL;
     if (code > 2)

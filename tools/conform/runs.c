@@ -3,6 +3,8 @@
  * changes no numbers, with it against without. */
 #include "conform.h"
 
+#include "process.h"
+
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -26,6 +28,21 @@ static const mesh meshes[] = {
 };
 static const mesh own_axis = {"", 2, ONE_PLACE, true};
 
+const char *conform_gist(weft_text *said)
+{
+    static const char *const telling[] = {"weft: crashed", "error: ", "first parted at"};
+    char *text = said->data;
+    const char *best = NULL;
+    for (size_t i = 0; text && i < sizeof telling / sizeof telling[0] && !best; i++)
+        best = strstr(text, telling[i]);
+    for (const char *p = best ? "" : text; p && *p; p += strcspn(p, "\n"), p += *p == '\n')
+        best = *p != '\n' ? p : best;
+    if (!best)
+        return "";
+    text[best - text + (long)strcspn(best, "\n")] = '\0';
+    return best;
+}
+
 static bool write_ini(const conform *c, const conform_case *k, const char *name, char path[200])
 {
     weft_text ini = {0};
@@ -44,7 +61,7 @@ void conform_compare_runs(const conform *c, const char *what, const char *one, c
                                 exactly, NULL};
     weft_text text = {0};
     conform_now(c, "run: %s", what);
-    int code = conform_call(argv, NULL, SECONDS, &text);
+    int code = weft_process_call(argv, NULL, SECONDS, &text);
     if (code == 2)
         conform_skip(c, "run: %s: refused: %s", what, conform_gist(&text));
     else if (code == 128 + SIGALRM)

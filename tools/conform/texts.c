@@ -3,6 +3,8 @@
  * one rank. */
 #include "conform.h"
 
+#include "process.h"
+
 #include <math.h>
 #include <signal.h>
 #include <stdio.h>
@@ -20,7 +22,7 @@ static const double tolerance = 1e-4;
 static bool called(const conform *c, const char *check, const char *what, const char *const *argv,
                    weft_text *said)
 {
-    int code = conform_call(argv, NULL, SECONDS, said);
+    int code = weft_process_call(argv, NULL, SECONDS, said);
     if (code == 2)
         conform_skip(c, "%s: %s: refused: %s", check, what, conform_gist(said));
     else if (code == 128 + SIGALRM)

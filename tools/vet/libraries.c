@@ -3,13 +3,14 @@
  * of its own, to list what it would map. It runs nothing of what it lists. */
 #include "vet.h"
 
+#include "process.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 /* The linker that this program was started by. */
@@ -84,7 +85,7 @@ static weft_status read_listing(const listing *l, FILE *from)
 
 static weft_status list(const listing *l, const char *linker)
 {
-    int ends[2], state = 0;
+    int ends[2];
     if (pipe(ends) != 0)
         return weft_fail(l->err, WEFT_ERR_IO, WEFT_NOWHERE, "no pipe to the dynamic linker: %s",
                          strerror(errno));
@@ -100,12 +101,11 @@ static weft_status list(const listing *l, const char *linker)
         fclose(from);
     else
         close(ends[0]);
-    while (child > 0 && waitpid(child, &state, 0) < 0 && errno == EINTR)
-        ;
+    const int code = child > 0 ? weft_process_wait(child) : 0;
     if (child < 0 || !from)
         return weft_fail(l->err, WEFT_ERR_IO, WEFT_NOWHERE, "no process for the dynamic linker: %s",
                          strerror(errno));
-    if (!s && (!WIFEXITED(state) || WEXITSTATUS(state) != 0))
+    if (!s && code != 0)
         s = weft_fail(l->err, WEFT_ERR_INPUT, WEFT_NOWHERE,
                       "the dynamic linker cannot say which libraries %s needs", l->of);
     return s;
