@@ -360,6 +360,7 @@ int weft_cmd_conform(int argc, char **argv)
     int code = weft_cli_parse(&usage, argc, argv, &options);
     if (code != WEFT_CLI_GO)
         goto done;
+    conform_count_exactly(argv - 1); /* from the program's name on */
     if (!t)
         weft_fail_memory(&err);
     else if (core == (options.n_arguments > 0))

@@ -6,9 +6,23 @@
 
 #include <malloc.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
-enum { SECONDS = 60, ROUNDS = 64, SETTLED = 4, MOST_FAILURES = 24 };
+enum { SECONDS = 60, ROUNDS = 12, SETTLED = 4, MOST_FAILURES = 24 };
+
+void conform_count_exactly(char **argv)
+{
+    static const char key[] = "GLIBC_TUNABLES", none[] = "glibc.malloc.tcache_count=0";
+    const char *given = getenv(key);
+    if (given && strstr(given, "glibc.malloc.tcache_count"))
+        return; /* somebody knows better, or we have been here */
+    char *all = weft_format("%s%s%s", given ? given : "", given ? ":" : "", none);
+    if (all && setenv(key, all, 1) == 0)
+        execv("/proc/self/exe", argv); /* if this fails, more is said to be in use */
+    weft_free(all);
+}
 
 static size_t in_use(void)
 {
@@ -55,26 +69,19 @@ static void run_round(const work *w)
     weft_error_release(&err);
 }
 
-/* Bytes that each round leaves. The first ones set things up for good, and the C library keeps what
- * is freed, some pieces of each size (KEPT), as if it were in use: what leaks little takes these
- * first, and what does not leak has rounds sooner or later that leave nothing, all together. */
+/* Bytes that each round leaves. The first ones set things up for good. */
 static size_t leaks(const work *w, int *rounds)
 {
-    enum { KEPT = 7, TOGETHER = KEPT + 2, TIMES = 96 };
-    size_t least = SIZE_MAX, before = 0;
-    *rounds = SETTLED + 1;
-    for (int i = 0; i < *rounds; i++)
+    size_t least = SIZE_MAX;
+    for (*rounds = 0; *rounds < SETTLED; ++*rounds)
         run_round(w);
-    before = in_use();
-    for (int i = 0; i < TIMES && least > 0; i++) {
-        for (int k = 0; k < TOGETHER; k++)
-            run_round(w);
-        size_t now = in_use(), more = now > before ? now - before : 0;
+    for (size_t before = in_use(); *rounds < SETTLED + ROUNDS && least > 0; ++*rounds) {
+        run_round(w);
+        const size_t now = in_use(), more = now > before ? now - before : 0;
         least = more < least ? more : least;
         before = now;
-        *rounds += TOGETHER;
     }
-    return least ? (least + TOGETHER - 1) / TOGETHER : 0;
+    return least;
 }
 
 static void check_leak(const work *w)
