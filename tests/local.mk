@@ -588,7 +588,7 @@ EXTRA_DIST += \
 	tests/driver \
 	tests/lsan.supp \
 	tests/quick \
-	tests/slowest
+	tests/cases tests/slowest
 
 TESTS = $(check_PROGRAMS) $(dist_check_SCRIPTS)
 # Through a variable: automake takes a target of its own name for a replacement of its rule.

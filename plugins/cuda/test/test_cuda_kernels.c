@@ -353,7 +353,7 @@ static void test_many_rows(void **state)
 {
     (void)state;
     EACH(name, op, "rms_norm_dw", "layer_norm_dw")
-    EACH(int64_t, rows, CUDA_PARTS + 3, 3 * CUDA_PARTS + 1)
+    EACH(int64_t, rows, CUDA_PARTS + 3, 2 * CUDA_PARTS + 1)
     {
         trial t;
         in_halves(&t, op, "xx", rows, 16);

@@ -503,8 +503,9 @@ static void queues_change_no_bit(void **state)
     } runs[] = {{"", THREE},
                 {"", THREE "micro_batch = 1\nloss_chunk = 4\n"},
                 {"bf16", THREE "micro_batch = 1\n"}};
+    const int seeds = getenv("WEFT_LONG") ? 8 : 3;
     for (size_t i = 0; i < sizeof runs / sizeof *runs; i++)
-        for (int seed = 1; seed <= 8; seed++) {
+        for (int seed = 1; seed <= seeds; seed++) {
             char *rest = weft_format("%s[cpu]\nqueues = adversarial\nadversary_seed = %d\n",
                                      runs[i].rest, seed);
             assert_non_null(rest);
@@ -523,7 +524,7 @@ static void orders_change_no_bit(void **state)
         int stages;
         const char *order;
     } runs[] = {{1, "ahead = 1"}, {2, "ahead = 5"}, {2, "mixed = yes"}};
-    for (size_t i = 0; i < sizeof runs / sizeof *runs; i++) {
+    for (size_t i = getenv("WEFT_LONG") ? 0 : 1; i < sizeof runs / sizeof *runs; i++) {
         char *plain = weft_format(THREE "micro_batch = 1\n[order]\nstages = %d\n", runs[i].stages);
         char *other = plain ? weft_format("%s%s\n", plain, runs[i].order) : NULL;
         assert_non_null(other);
