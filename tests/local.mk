@@ -214,8 +214,7 @@ bench_checkpoint_wait_LDADD = plugins/ckpt/libckpt.la core/libweft.la $(JANSSON_
 EXTRA_PROGRAMS += bench/tokenize
 bench_tokenize_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/plugins/text
 bench_tokenize_LDADD = plugins/text/libtext.la core/libweft.la $(TEXT_LIBS)
-# make bench/cpu_kernels
-EXTRA_PROGRAMS += bench/cpu_kernels
+EXTRA_PROGRAMS += bench/cpu_kernels # make bench/cpu_kernels
 bench_cpu_kernels_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/plugins/cpu
 bench_cpu_kernels_CFLAGS = $(AM_CFLAGS) $(OPENMP_CFLAGS)
 bench_cpu_kernels_LDADD = plugins/cpu/libcpu.la tests/lib/libstandard.la core/libweft.la \
@@ -225,9 +224,10 @@ bench_experts_CPPFLAGS = $(bench_cpu_kernels_CPPFLAGS)
 bench_experts_CFLAGS = $(bench_cpu_kernels_CFLAGS)
 bench_experts_LDADD = plugins/moe/libmoe.la $(bench_cpu_kernels_LDADD)
 CLEANFILES += $(EXTRA_PROGRAMS) tests/vetted/turn
-EXTRA_DIST += bench/checkpoint bench/checkpoint.py bench/context bench/float8.py bench/machine \
-	bench/flux.py bench/gpu bench/lock bench/pairs bench/peer bench/pipeline bench/pipeline.py \
-	bench/ranks bench/threads bench/tokenize_peers.py bench/torch_ceilings.py bench/torch_llama.py
+EXTRA_DIST += bench/checkpoint bench/checkpoint.py bench/context bench/convert bench/convert.py \
+	bench/float8.py bench/flux.py bench/gpu bench/lock bench/machine bench/pairs bench/peer \
+	bench/pipeline bench/pipeline.py bench/ranks bench/threads bench/tokenize_peers.py \
+	bench/torch_ceilings.py bench/torch_llama.py
 
 # What tests of whole models share: a run inside the test, and a reader of .safetensors files.
 check_LTLIBRARIES += tests/lib/libmodel.la

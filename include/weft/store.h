@@ -91,7 +91,8 @@ typedef struct weft_shard weft_shard; /* one file being written */
 
 /* Creates the file, which must not be there yet, and writes its header; n > 0, names differ.
  * "format" is "pt" unless metadata says it; metadata: more keys and values, alternating,
- * NULL-ended, or NULL. sharded: write the DCP keys (also where all pieces are whole). */
+ * NULL-ended, or NULL. sharded: a file of a checkpoint: write the DCP keys (also where all pieces
+ * are whole), and sum what is written. */
 weft_status weft_shard_create(const weft_io *io, const char *path, const weft_piece *pieces, int n,
                               bool sharded, const char *const *metadata, weft_shard **out,
                               weft_error *err);
@@ -102,8 +103,9 @@ int64_t weft_piece_bytes(const weft_piece *piece);
 weft_status weft_shard_write(weft_shard *shard, int i, int64_t at, const void *data, int64_t n,
                              weft_error *err);
 /* All is written (sums NULL: not wanted): fsync, close, and the sums of the whole file (computed as
- * it was written where writes were in the file's order, that is pieces of wider elements first,
- * else read back). The name lasts once its folder is flushed, too: weft_io_sync_dir. */
+ * it was written where it is sharded and writes were in the file's order, that is pieces of wider
+ * elements first, else read back). The name lasts once its folder is flushed, too:
+ * weft_io_sync_dir. */
 weft_status weft_shard_finish(weft_shard *shard, weft_sums *sums, weft_error *err);
 /* Closes (and removes an unfinished file). NULL is fine. */
 void weft_shard_destroy(weft_shard *shard);

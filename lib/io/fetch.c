@@ -8,6 +8,10 @@
 #include <inttypes.h>
 #include <string.h>
 
+/* Chunks begin at whole pages of their files: memory that does, too, is copied to up to four times
+ * as fast. */
+enum { PAGE = 4096 };
+
 /* ---- open files ---- */
 
 /* Locked. Closes the file that nobody has read for longest; false: all are in use. */
@@ -150,17 +154,37 @@ static store_chunk *find_chunk(weft_folder *folder, const store_file *file, int6
     return NULL;
 }
 
+/* Locked. */
+static store_chunk *find_oldest(weft_folder *folder)
+{
+    store_chunk *oldest = &folder->chunks[0];
+    for (int i = 1; i < STORE_CHUNKS; i++)
+        oldest = folder->chunks[i].used < oldest->used ? &folder->chunks[i] : oldest;
+    return oldest;
+}
+
+/* Room for a chunk: that of the oldest, if it is as large. */
+static uint8_t *take_room(weft_folder *folder, int64_t bytes)
+{
+    pthread_mutex_lock(&folder->lock);
+    store_chunk *oldest = find_oldest(folder), was = *oldest;
+    *oldest = (store_chunk){0};
+    pthread_mutex_unlock(&folder->lock);
+    if (was.data && was.room == bytes)
+        return was.data;
+    weft_free(was.data);
+    return weft_alloc_aligned(PAGE, (size_t)bytes);
+}
+
 /* Takes data over, unless another thread was faster. */
 static void keep_chunk(weft_folder *folder, const store_file *file, int64_t index, uint8_t *data)
 {
     pthread_mutex_lock(&folder->lock);
     uint8_t *drop = data;
     if (!find_chunk(folder, file, index)) {
-        store_chunk *oldest = &folder->chunks[0];
-        for (int i = 1; i < STORE_CHUNKS; i++)
-            oldest = folder->chunks[i].used < oldest->used ? &folder->chunks[i] : oldest;
+        store_chunk *oldest = find_oldest(folder);
         drop = oldest->data;
-        *oldest = (store_chunk){file, index, ++folder->clock, data};
+        *oldest = (store_chunk){file, index, chunk_bytes(&file->sums, 0), ++folder->clock, data};
     }
     pthread_mutex_unlock(&folder->lock);
     weft_free(drop);
@@ -186,7 +210,7 @@ static weft_status fetch_chunk(weft_folder *folder, store_file *file, int64_t in
         return WEFT_OK;
     if (n == bytes)
         return read_chunk(folder, file, index, to, err);
-    uint8_t *data = weft_alloc((size_t)bytes);
+    uint8_t *data = take_room(folder, chunk_bytes(&file->sums, 0));
     if (!data)
         return weft_fail_memory(err);
     weft_status status = read_chunk(folder, file, index, data, err);

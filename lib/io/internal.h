@@ -114,7 +114,7 @@ typedef struct store_tensor {
 /* A checked chunk of a file. */
 typedef struct store_chunk {
     const store_file *file;
-    int64_t index;
+    int64_t index, room; /* bytes of data */
     uint64_t used;
     uint8_t *data; /* NULL: free */
 } store_chunk;

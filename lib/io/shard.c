@@ -18,18 +18,22 @@ struct weft_shard {
     int64_t *bytes;  /* [n] that a piece has */
     int64_t *filled; /* [n] of those written */
     store_summer summer;
-    int64_t flushed; /* bytes of the file's beginning that are on their way to the disk */
-    bool created, finished;
+    int64_t written,
+        flushed; /* bytes of the file's beginning: in order, on their way to the disk */
+    bool sharded, created, finished;
 };
 
 static weft_status write_at(weft_shard *s, const void *data, int64_t n, int64_t at, weft_error *err)
 {
     weft_status status = store_write(&s->io, s->fd, s->path, data, n, at, err);
-    if (status == WEFT_OK && s->summer.at == at)
-        store_summer_add(&s->summer, data, n);
-    if (s->summer.at - s->flushed >= FLUSH && s->io.flush) {
-        s->io.flush(s->io.ctx, s->fd, s->flushed, s->summer.at - s->flushed);
-        s->flushed = s->summer.at;
+    if (status == WEFT_OK && s->written == at) {
+        s->written += n;
+        if (s->sharded)
+            store_summer_add(&s->summer, data, n);
+    }
+    if (s->written - s->flushed >= FLUSH && s->io.flush) {
+        s->io.flush(s->io.ctx, s->fd, s->flushed, s->written - s->flushed);
+        s->flushed = s->written;
     }
     return status;
 }
@@ -71,7 +75,7 @@ weft_status weft_shard_create(const weft_io *io, const char *path, const weft_pi
     weft_shard *s = weft_alloc_zero(1, sizeof *s);
     if (!s)
         return weft_fail_memory(err);
-    *s = (weft_shard){.io = *io, .path = weft_strdup(path), .fd = -1, .n = n};
+    *s = (weft_shard){.io = *io, .path = weft_strdup(path), .fd = -1, .n = n, .sharded = sharded};
     if (!s->path || !take_room(s, pieces, n))
         status = weft_fail_memory(err);
     else
@@ -107,7 +111,7 @@ weft_status weft_shard_write(weft_shard *s, int i, int64_t at, const void *data,
     return status;
 }
 
-static weft_status finish(weft_shard *s, weft_error *err)
+static weft_status finish(weft_shard *s, bool sums, weft_error *err)
 {
     weft_where at = {s->path, 0};
     if (s->fd < 0)
@@ -118,7 +122,8 @@ static weft_status finish(weft_shard *s, weft_error *err)
                              "%" PRId64 " of %" PRId64 " bytes of piece %d were written",
                              s->filled[i], s->bytes[i], i);
     }
-    weft_status status = store_summer_read(&s->summer, &s->io, s->fd, s->path, err);
+    weft_status status =
+        sums ? store_summer_read(&s->summer, &s->io, s->fd, s->path, err) : WEFT_OK;
     if (status != WEFT_OK)
         return status;
     if (store_fsync(&s->io, s->fd) != 0)
@@ -133,7 +138,7 @@ static weft_status finish(weft_shard *s, weft_error *err)
 
 weft_status weft_shard_finish(weft_shard *s, weft_sums *sums, weft_error *err)
 {
-    weft_status status = finish(s, err);
+    weft_status status = finish(s, sums != NULL, err);
     if (status != WEFT_OK)
         return status;
     s->finished = true;

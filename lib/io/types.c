@@ -114,23 +114,37 @@ static void store(weft_dtype dtype, double d, uint8_t *to)
         *to = weft_f64_to_f8(d, dtype);
 }
 
+/* Blocks of one length, which compilers make vectors of. */
+enum { BLOCK = 64 };
+
+static int64_t next_block(int64_t n)
+{
+    return n < BLOCK ? n : BLOCK;
+}
+
 static void bf16_to_f32(const uint8_t *from, uint8_t *to, int64_t n)
 {
-    for (int64_t i = 0; i < n; i++) {
-        uint16_t h = 0;
-        memcpy(&h, from + 2 * i, sizeof h);
-        float f = weft_bf16_to_f32(h);
-        memcpy(to + 4 * i, &f, sizeof f);
+    uint16_t h[BLOCK] = {0};
+    float f[BLOCK];
+    for (int64_t i = 0; i < n; i += BLOCK) {
+        const size_t take = (size_t)next_block(n - i);
+        memcpy(h, from + 2 * i, take * sizeof *h);
+        for (int k = 0; k < BLOCK; k++)
+            f[k] = weft_bf16_to_f32(h[k]);
+        memcpy(to + 4 * i, f, take * sizeof *f);
     }
 }
 
 static void f32_to_bf16(const uint8_t *from, uint8_t *to, int64_t n)
 {
-    for (int64_t i = 0; i < n; i++) {
-        float f = 0;
-        memcpy(&f, from + 4 * i, sizeof f);
-        uint16_t h = weft_f32_to_bf16(f);
-        memcpy(to + 2 * i, &h, sizeof h);
+    float f[BLOCK] = {0};
+    uint16_t h[BLOCK];
+    for (int64_t i = 0; i < n; i += BLOCK) {
+        const size_t take = (size_t)next_block(n - i);
+        memcpy(f, from + 4 * i, take * sizeof *f);
+        for (int k = 0; k < BLOCK; k++)
+            h[k] = weft_f32_to_bf16(f[k]);
+        memcpy(to + 2 * i, h, take * sizeof *h);
     }
 }
 

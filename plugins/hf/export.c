@@ -162,6 +162,7 @@ weft_status hf_export(const hf_options *o, hf_checkpoint *from, const char *fold
     exports x = {.from = from, .dtype = o->dtype, .places = json_object()};
     x.out = (hf_output){.host = o->host,
                         .folder = folder,
+                        .turned = hf_map_is_turned(&from->map),
                         .stem = hf_files_stem(&from->model),
                         .read = read_box,
                         .note = note_file,

@@ -154,6 +154,7 @@ int64_t hf_model_blocks(const hf_model *m);
 weft_status hf_map_create(const hf_model *m, hf_map *map, weft_error *err);
 void hf_map_release(hf_map *map);
 const hf_tensor *hf_map_find(const hf_map *map, const char *name);
+bool hf_map_is_turned(const hf_map *map); /* some of it */
 int hf_parts(const hf_tensor *t);
 /* Does each index of its first dim have a tensor of its own there? */
 bool hf_is_stacked(const hf_tensor *t);
@@ -191,6 +192,7 @@ typedef struct hf_output {
     const weft_command_host *host;
     const char *folder;
     bool ours;          /* as a checkpoint's, not as Hugging Face's */
+    bool turned;        /* some are read turned */
     const char *stem;   /* of the files' names, of Hugging Face's */
     weft_piece *pieces; /* [n]: the model's own, then others, which are copied from `extras` */
     int own, n;

@@ -72,6 +72,7 @@ weft_status hf_import(const hf_options *o, hf_view *from, const char *folder, in
     x.out = (hf_output){.host = o->host,
                         .folder = folder,
                         .ours = true,
+                        .turned = hf_map_is_turned(&from->map),
                         .read = read_box,
                         .note = note_file,
                         .self = &x};

@@ -405,3 +405,11 @@ const hf_tensor *hf_map_find(const hf_map *map, const char *name)
             return &map->list[i];
     return NULL;
 }
+
+bool hf_map_is_turned(const hf_map *map)
+{
+    bool is = false;
+    for (int i = 0; i < map->n && !is; i++)
+        is = map->list[i].row->turned;
+    return is;
+}

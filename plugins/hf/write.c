@@ -2,7 +2,9 @@
 /* Tensors into files, box by box, in the order of the files. */
 #include "hf.h"
 
-enum { MOST = 32 << 20 }; /* bytes of a box */
+/* Bytes of a box: what processors keep near; more where a box is turned, so that few read the same
+ * rows of a file. */
+enum { MOST = 2 << 20, MOST_TURNED = 32 << 20 };
 
 /* ---- how tensors are shared out between files ---- */
 
@@ -37,7 +39,8 @@ void hf_shards_release(hf_shards *s)
 typedef struct writing {
     const hf_output *out;
     weft_shard *shard;
-    void *buffer;  /* [MOST] */
+    void *buffer;
+    int64_t most;  /* bytes of it */
     int piece, at; /* of all, of the file's */
     int64_t done;  /* bytes of it */
 } writing;
@@ -67,9 +70,9 @@ static weft_status write_box(writing *w, int d, const int64_t *lo, const int64_t
         from[k] = lo[k];
         bytes *= box[k] = size[k];
     }
-    if (bytes <= MOST)
+    if (bytes <= w->most)
         return bytes ? write_dense(w, lo, size, bytes, err) : WEFT_OK;
-    const int64_t row = bytes / size[d], step = row < MOST ? MOST / row : 1;
+    const int64_t row = bytes / size[d], step = row < w->most ? w->most / row : 1;
     for (int64_t at = 0; at < size[d] && !s; at += step) {
         from[d] = lo[d] + at;
         box[d] = size[d] - at < step ? size[d] - at : step;
@@ -87,11 +90,10 @@ static char *name_of(const hf_output *out, int file, int n)
                      : weft_format("%s-%05d-of-%05d.safetensors", out->stem, file + 1, n);
 }
 
-static weft_status write_file(const hf_output *o, const hf_shards *shards, int file, void *buffer,
+static weft_status write_file(const hf_output *o, const hf_shards *shards, int file, writing w,
                               weft_error *err)
 {
     const int first = shards->first[file], n = shards->first[file + 1] - first;
-    writing w = {.out = o, .buffer = buffer};
     weft_sums sums = {0};
     char *name = name_of(o, file, shards->n),
          *path = name ? weft_format("%s/%s", o->folder, name) : NULL;
@@ -106,7 +108,7 @@ static weft_status write_file(const hf_output *o, const hf_shards *shards, int f
         if (o->host->terminal)
             weft_log_print(o->host->log, WEFT_LOG_INFO, "\r%d of %d tensors", first + i + 1, o->n);
     }
-    s = s ? s : weft_shard_finish(w.shard, &sums, err);
+    s = s ? s : weft_shard_finish(w.shard, o->ours ? &sums : NULL, err);
     s = s ? s : o->note(o->self, name, first, n, &sums, err);
     weft_shard_destroy(w.shard);
     weft_sums_release(&sums);
@@ -119,15 +121,16 @@ weft_status hf_output_write(const hf_output *out, int64_t max_shard, int64_t *by
                             weft_error *err)
 {
     hf_shards shards;
-    void *buffer = weft_alloc(MOST);
-    weft_status s = buffer ? WEFT_OK : weft_fail_memory(err);
+    const int64_t most = out->turned ? MOST_TURNED : MOST;
+    writing w = {.out = out, .buffer = weft_alloc((size_t)most), .most = most};
+    weft_status s = w.buffer ? WEFT_OK : weft_fail_memory(err);
     s = s ? s : hf_shards_init(&shards, out->pieces, out->n, max_shard, err);
     if (!s) {
         for (int f = 0; f < shards.n && !s; f++)
-            s = write_file(out, &shards, f, buffer, err);
+            s = write_file(out, &shards, f, w, err);
         *bytes = shards.bytes;
         hf_shards_release(&shards);
     }
-    weft_free(buffer);
+    weft_free(w.buffer);
     return s;
 }
