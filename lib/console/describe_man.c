@@ -136,6 +136,11 @@ static void print_param(const weft_param *q, weft_text *text)
     weft_text_add(text, q->flags & WEFT_PARAM_PER_RANK ? "; may differ between ranks.\n" : ".\n");
     if (q->when)
         print_when(q->when, text);
+    if (q->refuses) {
+        weft_text_add(text, "It excludes ");
+        add(text, q->refuses);
+        weft_text_add(text, ".\n");
+    }
     add(text, q->help);
     weft_text_add(text, "\n");
 }

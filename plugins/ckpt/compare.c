@@ -199,12 +199,26 @@ static bool is_same_value(const char *a, const char *b)
            weft_param_is_same(&types[2], a, b);
 }
 
+/* Is there a key that stands at what `word` says of it? A flavor of which every size is given says
+ * nothing. */
+static bool is_asked(const weft_param *table, const char *word, const ckpt_section *section)
+{
+    for (const weft_param *p = table; p->name; p++) {
+        const char *text = ckpt_section_text(section, p->name);
+        if (text && strcmp(text, word) == 0)
+            return true;
+    }
+    return false;
+}
+
 ckpt_answer ckpt_same_setting(const weft_param *table, const char *key, const ckpt_section *a,
                               const ckpt_section *b)
 {
     const weft_param *p = find_param(table, key);
     const char *x = ckpt_section_text(a, key), *y = ckpt_section_text(b, key);
     if (p && !weft_param_counts(table, p, text_of, a) && !weft_param_counts(table, p, text_of, b))
+        return CKPT_SAME;
+    if (p && p->presets && !is_asked(table, key, a) && !is_asked(table, key, b))
         return CKPT_SAME;
     if (!x || !y)
         return CKPT_OTHER;

@@ -117,11 +117,23 @@ static weft_status size_writing(const work *w, weft_writing *writing, weft_error
 
 /* ---- a run ---- */
 
+/* What has a tokenizer writes texts, most likely: the core speaks of inputs that pictures have not.
+ */
+static weft_status advise(const work *w, weft_status s, weft_error *err)
+{
+    if (s && w->job->wishes->out && weft_run_tokenizer_find(w->rank->session.plugins).table)
+        weft_fail(err, s, WEFT_NOWHERE,
+                  "--out is for models that make pictures, as flux does; %s has a tokenizer, as "
+                  "models of texts have: leave --out out, and it writes text",
+                  w->job->source->name);
+    return s;
+}
+
 static weft_status make_plan(work *w, weft_error *err)
 {
     weft_writing writing = {.rows = 1, .context = 1, .places = 1}; /* images says it itself */
     weft_status s = w->job->wishes->out ? WEFT_OK : size_writing(w, &writing, err);
-    s = s ? s : plan_for(w, &writing, &w->plan, err);
+    s = s ? s : advise(w, plan_for(w, &writing, &w->plan, err), err);
     return s ? s : check_kind_of(w, w->plan, err);
 }
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* From what the user names to the settings and the weights of a model. */
+#include "console/counts.h"
 #include "generate.h"
 #include "host/enter.h"
 #include "launch/job.h"
@@ -289,12 +290,14 @@ static void look_at_plugins(generate_source *s, const weft_settings *settings)
     s->lists_weights = s->lists_weights || weft_listed_find(settings, "hf") >= 0;
 }
 
+static const weft_param load[] = {
+    {.name = "load", .type = WEFT_PARAM_PATH, .refuses = "ckpt.initial"}, {.name = NULL}};
+
 /* A folder that the parameters begin as says what ends texts, too. */
 static weft_status eos_of_weights(generate_source *s, weft_settings *settings, weft_error *err)
 {
-    static const weft_param table[] = {{.name = "load", .type = WEFT_PARAM_PATH}, {.name = NULL}};
     const weft_params *hf;
-    weft_status status = weft_settings_section(settings, "hf", table, &hf, err);
+    weft_status status = weft_settings_section(settings, "hf", load, &hf, err);
     return status ? status : read_eos(s, weft_params_text(hf, "load"), err);
 }
 
@@ -325,6 +328,20 @@ static weft_status weights_of_ini(generate_source *s, weft_settings *settings, w
                      "there is no checkpoint in %s/ckpt yet; list ckpt in [weft] plugins and "
                      "train, or try --untrained",
                      dir);
+}
+
+/* An INI that training refuses, since it says twice where parameters begin. */
+static weft_status check_beginning(const generate_source *s, weft_settings *settings,
+                                   weft_error *err)
+{
+    static const weft_param initial[] = {{.name = "initial", .type = WEFT_PARAM_PATH},
+                                         {.name = NULL}};
+    const weft_params *params;
+    if (!s->lists_weights || !s->lists_store)
+        return WEFT_OK;
+    weft_status status = weft_settings_section(settings, "hf", load, &params, err);
+    status = status ? status : weft_settings_section(settings, "ckpt", initial, &params, err);
+    return status ? status : weft_settings_check_keys(settings, NULL, err);
 }
 
 static bool gives_data(const weft_plugin *plugin)
@@ -400,7 +417,8 @@ static weft_status look_at_settings(generate_source *s, const weft_cli_options *
     if (status)
         return status;
     look_at_plugins(s, settings);
-    if (!untrained && !s->folder && !s->weights)
+    status = check_beginning(s, settings, err);
+    if (!status && !untrained && !s->folder && !s->weights)
         status = weights_of_ini(s, settings, err);
     if (!status && s->checkpoint)
         status = find_tokenizer(s, err);
