@@ -6,8 +6,6 @@
 #include <inttypes.h>
 #include <string.h>
 
-enum { MOST_NAMED = 20 };
-
 /* ---- which folder ---- */
 
 static weft_status read_manifest(hf_checkpoint *c, const char *path, weft_error *err)
@@ -74,12 +72,10 @@ static weft_status compare(hf_checkpoint *c, hf_extra extra, weft_error *err)
         const hf_tensor *want = &c->map.list[i];
         const weft_stored *t = weft_folder_find(c->folder, want->name);
         found += t != NULL;
-        if (!hf_has_shape(t, want->size, want->n_dims) && wrong++ < MOST_NAMED)
+        if (!hf_has_shape(t, want->size, want->n_dims) && wrong++ < HF_MOST_NAMED)
             s = differs(c, want, t, err);
     }
-    if (wrong > MOST_NAMED)
-        weft_fail(err, WEFT_ERR_INPUT, ((weft_where){c->manifest.path, 0}),
-                  "%d more tensors are wrong", wrong - MOST_NAMED);
+    hf_say_more(wrong, "are wrong", (weft_where){c->manifest.path, 0}, err);
     for (int i = 0; found < weft_folder_count(c->folder) && i < weft_folder_count(c->folder); i++) {
         const weft_stored *t = weft_folder_get(c->folder, i);
         weft_status one =

@@ -6,13 +6,24 @@
 #include <stdlib.h>
 #include <string.h>
 
+static double operand(const hf_model *m, const weft_hf_key *keys, const weft_hf_key *k,
+                      const char *word, double standard)
+{
+    return word ? hf_model_operand(m, keys, k, word, strlen(word)) : standard;
+}
+
 /* ---- what stands for a key that is left out ---- */
+
+static bool is_answer(const char *text)
+{
+    return text && (strcmp(text, "true") == 0 || strcmp(text, "false") == 0);
+}
 
 /* What is wrong with it is said if the key is needed. */
 static double standard_of(hf_reader *r, const weft_hf_key *keys, const weft_hf_key *k,
                           const hf_model *m)
 {
-    if (!k->standard || strcmp(k->standard, "true") == 0 || strcmp(k->standard, "false") == 0)
+    if (!k->standard || is_answer(k->standard))
         return k->standard ? k->standard[0] == 't' : NAN;
     size_t n = strcspn(k->standard, "*/");
     double x = hf_model_operand(m, keys, k, k->standard, n);
@@ -58,9 +69,9 @@ static void check_constant(hf_reader *r, const weft_hf_key *k)
 static void check_relations(hf_reader *r, const weft_hf_key *keys, const weft_hf_key *k,
                             const hf_model *m, double x)
 {
-    double whole = k->divides ? hf_model_operand(m, keys, k, k->divides, strlen(k->divides)) : 0,
-           more = k->below ? hf_model_operand(m, keys, k, k->below, strlen(k->below)) : INFINITY,
-           most = k->most ? hf_model_operand(m, keys, k, k->most, strlen(k->most)) : INFINITY;
+    const double whole = operand(m, keys, k, k->divides, 0),
+                 more = operand(m, keys, k, k->below, INFINITY),
+                 most = operand(m, keys, k, k->most, INFINITY);
     if (r->status)
         return;
     if (k->divides && (x == 0 || fmod(whole, x) != 0))
@@ -94,7 +105,7 @@ static void read_number(hf_reader *r, const weft_hf_key *keys, const weft_hf_key
                  most = bounded ? v->param->max
                         : v     ? 1e300
                                 : 1 << 24;
-    const double by = k->by ? hf_model_operand(m, keys, k, k->by, strlen(k->by)) : 1,
+    const double by = operand(m, keys, k, k->by, 1),
                  said = hf_get_number(r, k->name, least / by, most / by,
                                       !v || v->param->type == WEFT_PARAM_INT, standard),
                  x = said * by;
@@ -145,8 +156,7 @@ static void read_list(hf_reader *r, const weft_hf_key *keys, const weft_hf_key *
 {
     const json_t *list = hf_get(r, k->name), *x;
     size_t i, used = 0;
-    const double more =
-        k->below ? hf_model_operand(m, keys, k, k->below, strlen(k->below)) : INFINITY;
+    const double more = operand(m, keys, k, k->below, INFINITY);
     char derived[512];
     v->text[0] = '\0';
     hf_model_list(m, v, derived);
@@ -176,9 +186,8 @@ static void read_key(hf_reader *r, const weft_hf_key *keys, const weft_hf_key *k
     hf_value *v = hf_model_find(m, k->key);
     if (k->is)
         check_constant(r, k);
-    if (v &&
-        (v->param->type == WEFT_PARAM_BOOL || json_is_boolean(hf_get(r, k->name)) ||
-         (k->standard && (strcmp(k->standard, "true") == 0 || strcmp(k->standard, "false") == 0))))
+    if (v && (v->param->type == WEFT_PARAM_BOOL || json_is_boolean(hf_get(r, k->name)) ||
+              is_answer(k->standard)))
         hf_value_set_number(v, hf_get_bool(r, k->name, k->standard && *k->standard == 't'));
     else if (v && v->param->type == WEFT_PARAM_CHOICE)
         read_word(r, k, m, v);

@@ -5,7 +5,11 @@
 
 #include <string.h>
 
-enum { MOST_NAMED = 20 };
+void hf_say_more(int n, const char *what, weft_where at, weft_error *err)
+{
+    if (n > HF_MOST_NAMED)
+        weft_fail(err, WEFT_ERR_INPUT, at, "%d more tensors %s", n - HF_MOST_NAMED, what);
+}
 
 weft_status hf_extras_add(hf_extras *x, const weft_stored *t, weft_error *err)
 {
@@ -25,12 +29,10 @@ static bool is_known(const weft_stored *t)
 static weft_status refuse(const hf_extras *x, weft_where at, weft_error *err)
 {
     weft_status s = WEFT_OK;
-    for (int i = 0; i < x->n && i < MOST_NAMED; i++)
+    for (int i = 0; i < x->n && i < HF_MOST_NAMED; i++)
         s = weft_fail(err, WEFT_ERR_INPUT, at, "tensor '%s' does not belong to the model",
                       x->list[i]->name);
-    if (x->n > MOST_NAMED)
-        weft_fail(err, WEFT_ERR_INPUT, at, "%d more tensors do not belong to the model",
-                  x->n - MOST_NAMED);
+    hf_say_more(x->n, "do not belong to the model", at, err);
     return s;
 }
 

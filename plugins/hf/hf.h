@@ -71,6 +71,8 @@ bool hf_has_word(const char *list, const char *word);
 bool hf_next_number(const char **list, int64_t *out);
 /* A list as the model has it: its numbers with a blank between, or what follows from other keys. */
 void hf_model_list(const hf_model *m, const hf_value *v, char text[512]);
+/* The key of config.json that says the plugin's key; NULL: none does. */
+const char *hf_key_of(const weft_hf_key *keys, const char *key);
 /* A number as text, or what the model has for a key of config.json among these before `below`. NAN:
  * neither. */
 double hf_model_operand(const hf_model *m, const weft_hf_key *keys, const weft_hf_key *below,
@@ -160,6 +162,11 @@ int hf_parts(const hf_tensor *t);
 bool hf_is_stacked(const hf_tensor *t);
 /* How many tensors of Hugging Face's it lies in: 1, or as many as its first dim is long. */
 int64_t hf_files(const hf_tensor *t);
+/* What a row's tensor is called in files, a pattern. */
+static inline const char *hf_file_of(const weft_hf_tensor *row)
+{
+    return row->file ? row->file : row->name;
+}
 /* The name of the i-th of these, and the shape that each has; returns its dims. */
 void hf_file_name(const hf_tensor *t, int64_t i, char name[HF_NAME]);
 int hf_file_shape(const hf_model *m, const hf_tensor *t, int64_t size[WEFT_MAX_DIMS]);
@@ -230,6 +237,9 @@ typedef struct hf_extras {
     int n, capacity;
 } hf_extras;
 
+enum { HF_MOST_NAMED = 20 }; /* tensors of one complaint */
+/* Of n tensors those that were not named. what: "are missing" */
+void hf_say_more(int n, const char *what, weft_where at, weft_error *err);
 weft_status hf_extras_add(hf_extras *x, const weft_stored *t, weft_error *err);
 /* All are there: names them, forgets them, or makes sure that they can be written. where: for
  * messages. */

@@ -35,22 +35,18 @@ static void refuse(comparison *c, const char *key, const char *has, const char *
 /* Words ("flavor") say nothing here. */
 static void compare_value(comparison *c, const hf_model *m, const hf_value *v)
 {
-    hf_value run = {.param = v->param};
-    double x, want;
+    hf_value run = {.param = v->param}, folder = *v;
+    double x;
     const char *has = setting(c->state, c->section, v->param->name);
     snprintf(run.text, sizeof run.text, "%s", has ? has : "");
-    if (hf_value_number(v, &want)) {
-        if (hf_value_number(&run, &x) && fabs(x - want) > 1e-12 * fabs(want))
-            refuse(c, v->param->name, has, v->text);
-    } else if (has && v->param->type == WEFT_PARAM_STRING) {
-        char of_run[512], of_folder[512];
-        hf_model_list(m, &run, of_run);
-        hf_model_list(m, v, of_folder);
-        if (strcmp(of_run, of_folder) != 0)
-            refuse(c, v->param->name, of_run, of_folder);
-    } else if (has && v->param->type == WEFT_PARAM_CHOICE && strcmp(has, v->text) != 0) {
-        refuse(c, v->param->name, has, v->text);
+    if (!has || (hf_value_number(v, &x) && !hf_value_number(&run, &x)))
+        return;
+    if (v->param->type == WEFT_PARAM_STRING) {
+        hf_model_list(m, &run, run.text);
+        hf_model_list(m, v, folder.text);
     }
+    if (!weft_param_is_same(v->param, run.text, folder.text))
+        refuse(c, v->param->name, run.text, folder.text);
 }
 
 static weft_status compare_settings(const hf_model *m, const weft_state_view *state,

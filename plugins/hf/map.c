@@ -23,14 +23,9 @@ void hf_name(char name[HF_NAME], const char *pattern, int64_t layer, int64_t ind
     name[n] = '\0';
 }
 
-static const char *file_of(const weft_hf_tensor *row)
-{
-    return row->file ? row->file : row->name;
-}
-
 void hf_file_name(const hf_tensor *t, int64_t i, char name[HF_NAME])
 {
-    hf_name(name, file_of(t->row), t->layer, i);
+    hf_name(name, hf_file_of(t->row), t->layer, i);
 }
 
 /* {l} is any number. */
@@ -84,7 +79,7 @@ bool hf_is_ignored(const hf_model *m, const char *name)
 {
     const char *prefix = m->form->prefix ? m->form->prefix : "";
     for (const weft_hf_tensor *row = m->form->tensors; hf_is_row(row); row++) {
-        size_t skip = strncmp(file_of(row), prefix, strlen(prefix)) == 0 ? strlen(prefix) : 0;
+        size_t skip = strncmp(hf_file_of(row), prefix, strlen(prefix)) == 0 ? strlen(prefix) : 0;
         if (!row->name && hf_model_has(m, row->when, row->unless) &&
             (is_of_pattern(row->file, name) || is_of_pattern(row->file + skip, name)))
             return true;
@@ -107,7 +102,7 @@ int hf_parts(const hf_tensor *t)
 
 bool hf_is_stacked(const hf_tensor *t)
 {
-    return strstr(file_of(t->row), "{x}") != NULL;
+    return strstr(hf_file_of(t->row), "{x}") != NULL;
 }
 
 int64_t hf_files(const hf_tensor *t)

@@ -166,6 +166,13 @@ void hf_model_list(const hf_model *m, const hf_value *v, char text[512])
         m->form->derive(v->param->name, get_int, m, text);
 }
 
+const char *hf_key_of(const weft_hf_key *keys, const char *key)
+{
+    while (keys->name && !(key && keys->key && strcmp(keys->key, key) == 0))
+        keys++;
+    return keys->name;
+}
+
 double hf_model_operand(const hf_model *m, const weft_hf_key *keys, const weft_hf_key *below,
                         const char *word, size_t n)
 {

@@ -104,15 +104,6 @@ weft_status hf_place_begin(hf_place *p, const char *to, bool force, weft_error *
     return weft_io_make_dirs(io, temporary, err);
 }
 
-/* NULL: out of memory. */
-static char *parent_of(const char *path)
-{
-    const char *slash = strrchr(path, '/');
-    return !slash          ? weft_strdup(".")
-           : slash == path ? weft_strdup("/")
-                           : weft_format("%.*s", (int)(slash - path), path);
-}
-
 static weft_status move(const weft_io *io, const char *from, const char *to, weft_error *err)
 {
     if (io->rename(io->ctx, from, to) == 0)
@@ -125,7 +116,7 @@ weft_status hf_place_commit(hf_place *p, weft_error *err)
 {
     const weft_io *io = weft_io_system();
     bool replaces = count_entries(p->to) > 0;
-    char *old = weft_format("%s.replaced", p->to), *parent = parent_of(p->to);
+    char *old = weft_format("%s.replaced", p->to), *parent = weft_format("%s/..", p->to);
     weft_status s = old && parent ? weft_io_sync_dir(io, p->temporary, err) : weft_fail_memory(err);
     if (!s && replaces)
         s = move(io, p->to, old, err);

@@ -15,21 +15,14 @@ void hf_settings_section(const hf_model *m, weft_text *ini)
             weft_text_print(ini, "%s = %s\n", m->values[i].param->name, m->values[i].text);
 }
 
-static bool is_of_keys(const weft_hf_key *k, const char *key)
-{
-    while (k->name && !(k->key && strcmp(k->key, key) == 0))
-        k++;
-    return k->name != NULL;
-}
-
 /* Does it say which model it is? */
 static bool is_identity(const hf_model *m, const weft_param *p)
 {
     const weft_hf_rope *rope = m->form->rope;
-    bool is = p->presets || is_of_keys(m->form->keys, p->name) ||
+    bool is = p->presets || hf_key_of(m->form->keys, p->name) ||
               (rope && strcmp(rope->theta, p->name) == 0);
     for (const weft_hf_rope_type *t = rope ? rope->types : NULL; t && t->type; t++)
-        is = is || strcmp(t->key, p->name) == 0 || is_of_keys(t->keys, p->name);
+        is = is || strcmp(t->key, p->name) == 0 || hf_key_of(t->keys, p->name);
     return is;
 }
 
@@ -89,6 +82,13 @@ static void add_model(const hf_model *m, weft_text *ini)
     weft_text_print(ini, "    %s\n", m->table->plugin);
 }
 
+static weft_status add_tokenizer(const hf_model *m, const char *folder, weft_text *ini,
+                                 weft_error *err)
+{
+    weft_status s = add_path(ini, "tokenizer", folder, "tokenizer.json", err);
+    return s ? s : hf_tokens_settings(folder, m, ini, err);
+}
+
 /* A run that has what the folder has, and no more. */
 static weft_status add_minimal(const hf_model *m, const char *folder, weft_text *ini,
                                weft_error *err)
@@ -103,8 +103,7 @@ static weft_status add_minimal(const hf_model *m, const char *folder, weft_text 
     if (!tokenizer)
         return s;
     weft_text_add(ini, "\n[text]\n");
-    s = s ? s : add_path(ini, "tokenizer", folder, "tokenizer.json", err);
-    return s ? s : hf_tokens_settings(folder, m, ini, err);
+    return s ? s : add_tokenizer(m, folder, ini, err);
 }
 
 static weft_status add_data(const hf_model *m, const char *folder, weft_text *ini, weft_error *err)
@@ -119,8 +118,7 @@ static weft_status add_data(const hf_model *m, const char *folder, weft_text *in
                            "or the ids will mean something else\n;tokenizer =\n");
         return WEFT_OK;
     }
-    weft_status s = add_path(ini, "tokenizer", folder, "tokenizer.json", err);
-    return s ? s : hf_tokens_settings(folder, m, ini, err);
+    return add_tokenizer(m, folder, ini, err);
 }
 
 /* A whole run, for people. */

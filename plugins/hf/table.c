@@ -60,16 +60,11 @@ static int count_dims(check *c, const weft_hf_tensor *row)
     return n;
 }
 
-static const char *file_of(const weft_hf_tensor *row)
-{
-    return row->file ? row->file : row->name;
-}
-
 /* The row before it is the part before it. */
 static bool follows(const weft_hf_tensor *row)
 {
     return row[-1].name && row[-1].parts == row->parts && row[-1].part == row->part - 1 &&
-           strcmp(file_of(row - 1), file_of(row)) == 0;
+           strcmp(hf_file_of(row - 1), hf_file_of(row)) == 0;
 }
 
 static void check_parts(check *c, const weft_hf_tensor *row, int n_dims)
@@ -81,7 +76,7 @@ static void check_parts(check *c, const weft_hf_tensor *row, int n_dims)
         (row->part > 0 && (row == c->form->tensors || !follows(row))) ||
         (!last && (!row[1].name || row[1].part != row->part + 1 || !follows(row + 1))))
         complain(c, "'%s' is part %d of %d of '%s' along dim %d: parts stand together, from 0 on",
-                 row->name, row->part, row->parts, file_of(row), row->along);
+                 row->name, row->part, row->parts, hf_file_of(row), row->along);
 }
 
 static bool has_row(const check *c, const char *name)
@@ -98,17 +93,17 @@ static void check_tensor(check *c, const weft_hf_tensor *row)
         complain(c, "'%s' has what '%s' has, which no row is called", row->file, row->of);
     if (!row->name)
         return;
-    const int n = count_dims(c, row), in_file = n - (strstr(file_of(row), "{x}") != NULL);
+    const int n = count_dims(c, row), in_file = n - (strstr(hf_file_of(row), "{x}") != NULL);
     if (n < 1 || n > WEFT_MAX_DIMS || in_file < 1)
         complain(c, "'%s' is [%s], %d dims", row->name, row->shape ? row->shape : "", n);
-    if (strlen(row->name) + 48 > HF_NAME || strlen(file_of(row)) + 48 > HF_NAME)
+    if (strlen(row->name) + 48 > HF_NAME || strlen(hf_file_of(row)) + 48 > HF_NAME)
         complain(c, "'%s': a name is too long", row->name);
     if (row->turned && in_file != 2)
         complain(c, "'%s' is [%s]: only what has two dims in files can be turned", row->name,
                  row->shape);
-    if ((strstr(row->name, "{l}") != NULL) != (strstr(file_of(row), "{l}") != NULL))
+    if ((strstr(row->name, "{l}") != NULL) != (strstr(hf_file_of(row), "{l}") != NULL))
         complain(c, "'%s' and '%s': one is of each block, the other is not", row->name,
-                 file_of(row));
+                 hf_file_of(row));
     if (strstr(row->name, "{l}") && !c->form->layers && !row->blocks)
         complain(c, "'%s' is of each block, but no key says how many there are", row->name);
     check_parts(c, row, n);

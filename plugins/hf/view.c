@@ -6,8 +6,6 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { MOST_NAMED = 20 }; /* complaints of one kind */
-
 /* ---- files ---- */
 
 /* Each once: the names of an object. */
@@ -56,7 +54,7 @@ static weft_status compare_index(const hf_view *v, json_t *map, weft_where at, w
     weft_status s = WEFT_OK;
     int missing = 0;
     json_object_foreach(map, tensor, file)
-        if (!weft_folder_find(v->folder, tensor) && missing++ < MOST_NAMED)
+        if (!weft_folder_find(v->folder, tensor) && missing++ < HF_MOST_NAMED)
             s = weft_fail(err, WEFT_ERR_INPUT, at, "says that %s has '%s', which it has not",
                           json_string_value(file), tensor);
     return s;
@@ -113,7 +111,7 @@ bool hf_view_has_block(const char *folder, const hf_model *m, int64_t block)
     for (const weft_hf_tensor *row = m->form->tensors; hf_is_row(row) && !has; row++)
         if (row->name && strstr(row->name, "{l}") && hf_is_of_layer(m, row, block)) {
             char name[HF_NAME];
-            hf_name(name, row->file ? row->file : row->name, block, 0);
+            hf_name(name, hf_file_of(row), block, 0);
             has = weft_folder_find(v.folder, name) != NULL;
         }
     weft_error_release(&err);
@@ -224,9 +222,9 @@ static weft_status match_one(matching *m, int i)
     choose_place(m->v, i);
     for (int64_t x = 0; x < hf_files(want) && !want->row->part; x++) {
         const weft_stored *t = find_stored(m->v, i, x);
-        weft_status one = t                           ? check_stored(m, want, t)
-                          : m->missing++ < MOST_NAMED ? is_missing(m, want, x)
-                                                      : WEFT_ERR_INPUT;
+        weft_status one = t                              ? check_stored(m, want, t)
+                          : m->missing++ < HF_MOST_NAMED ? is_missing(m, want, x)
+                                                         : WEFT_ERR_INPUT;
         if (t && json_object_set_new(m->known, t->name, json_true()) != 0)
             one = weft_fail_memory(m->err);
         s = s ? s : one;
@@ -255,9 +253,7 @@ static weft_status match(hf_view *v, hf_extra extra, weft_error *err)
         weft_status one = match_one(&m, i);
         s = s ? s : one;
     }
-    if (m.missing > MOST_NAMED)
-        weft_fail(err, WEFT_ERR_INPUT, ((weft_where){v->path, 0}), "%d more tensors are missing",
-                  m.missing - MOST_NAMED);
+    hf_say_more(m.missing, "are missing", (weft_where){v->path, 0}, err);
     weft_status extras = m.known ? find_extras(&m, extra) : s;
     json_decref(m.known);
     return s ? s : extras;
@@ -357,19 +353,10 @@ static weft_status read_box(hf_view *v, int i, const int64_t *lo, const int64_t 
     return s;
 }
 
-/* The key of config.json that says the plugin's key `key`; NULL: none does. */
-static const char *in_config(const hf_model *m, const char *key)
-{
-    const weft_hf_key *k = m->form->keys;
-    while (k->name && !(key && k->key && strcmp(k->key, key) == 0))
-        k++;
-    return k->name;
-}
-
 static weft_status copies_differ(const hf_view *v, const hf_copy *copy, weft_error *err)
 {
     const char *name = v->map.list[copy->of].name, *plugin = v->model.table->plugin,
-               *key = copy->row->other ? in_config(&v->model, copy->row->when) : NULL;
+               *key = copy->row->other ? hf_key_of(v->model.form->keys, copy->row->when) : NULL;
     const weft_where at = {v->path, 0};
     return key ? weft_fail(err, WEFT_ERR_INPUT, at,
                            "tensors '%s' and '%s' differ, but '%s' in config.json says that the "
