@@ -26,11 +26,11 @@ double hf_get_number(hf_reader *r, const char *key, double least, double most, b
 bool hf_get_bool(hf_reader *r, const char *key, bool standard);
 /* Some models end with one of several ids: the first is taken. -1: none. */
 int64_t hf_get_id(const hf_reader *r, const char *key);
-/* A key that may be left out, but has one number that weft knows (yes, no as 1, 0). */
-void hf_must_be(hf_reader *r, const char *key, double value);
 
 /* ---- a model's keys (config_form.c) ---- */
 
+/* A key that may be left out, and else has one value. */
+void hf_check_constant(hf_reader *r, const weft_hf_key *k);
 /* The keys of an object, as the table says, into the model. */
 void hf_read_keys(hf_reader *r, const weft_hf_key *keys, hf_model *m);
 /* Rotary positions, in both spellings. */

@@ -51,7 +51,7 @@ static bool is_value(const json_t *x, const char *text)
     return same;
 }
 
-static void check_constant(hf_reader *r, const weft_hf_key *k)
+void hf_check_constant(hf_reader *r, const weft_hf_key *k)
 {
     const json_t *x = hf_get(r, k->name);
     if (!x || is_value(x, k->is) || is_value(x, k->also))
@@ -185,7 +185,7 @@ static void read_key(hf_reader *r, const weft_hf_key *keys, const weft_hf_key *k
 {
     hf_value *v = hf_model_find(m, k->key);
     if (k->is)
-        check_constant(r, k);
+        hf_check_constant(r, k);
     if (v && (v->param->type == WEFT_PARAM_BOOL || json_is_boolean(hf_get(r, k->name)) ||
               is_answer(k->standard)))
         hf_value_set_number(v, hf_get_bool(r, k->name, k->standard && *k->standard == 't'));
@@ -249,7 +249,7 @@ static bool read_rope(hf_reader *r, json_t *object, hf_model *m)
                        : type               ? hf_json_type(type)
                                             : "default";
     const weft_hf_rope_type *t = type_of(m->form->rope, word);
-    hf_must_be(&inner, "partial_rotary_factor", 1);
+    hf_check_constant(&inner, &(weft_hf_key){"partial_rotary_factor", .is = "1"});
     if (t) {
         hf_value *v = hf_model_find(m, t->key);
         snprintf(v->text, sizeof v->text, "%s", t->value);

@@ -78,7 +78,7 @@ static void check_key(hf_reader *r, hf_model *m, const char *key, const json_t *
     if (hf_has_word(switched_off, key))
         must_be_off(r, key, value);
     else if (hf_has_word(switched_on, key))
-        hf_must_be(r, key, 1);
+        hf_check_constant(r, &(weft_hf_key){key, .is = "1", .also = "true"});
     else if (!is_of(m->form->keys, key, false) && !hf_has_word(harmless, key) && !is_off(value))
         weft_text_print(&m->notes,
                         "config.json has '%s', which weft does not know and leaves out\n", key);

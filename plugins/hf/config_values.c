@@ -79,12 +79,3 @@ int64_t hf_get_id(const hf_reader *r, const char *key)
         x = json_array_get(x, 0);
     return json_is_integer(x) ? json_integer_value(x) : -1;
 }
-
-void hf_must_be(hf_reader *r, const char *key, double value)
-{
-    const json_t *x = hf_get(r, key);
-    bool same = !x || (json_is_boolean(x) ? json_is_true(x) == (value != 0)
-                                          : json_is_number(x) && json_number_value(x) == value);
-    if (!same)
-        hf_complain(r, "'%s' must be %g; weft's models know nothing else", key, value);
-}

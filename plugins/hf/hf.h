@@ -107,8 +107,8 @@ json_t *hf_json_of(const char *text);
 void hf_settings_section(const hf_model *m, weft_text *ini);
 /* The same for a checkpoint: {"llama3": {key: value}, ...}; NULL: out of memory. */
 json_t *hf_settings_json(const hf_model *m);
-/* A model from what a checkpoint's manifest keeps. What are words there ("flavor", "auto") follows
- * from the tensors' shapes, or from the plugin's flavors. Release m in every case. */
+/* A model from what a checkpoint's manifest keeps. What are words there ("flavor") follows from the
+ * plugin's flavors, or from which tensors there are. Release m in every case. */
 weft_status hf_settings_read(const json_t *manifest, const hf_tables *tables,
                              const weft_folder *tensors, const char *where, hf_model *m,
                              weft_error *err);
@@ -178,11 +178,8 @@ const char *hf_files_stem(const hf_model *m);
 bool hf_is_of_layer(const hf_model *m, const weft_hf_tensor *row, int64_t layer);
 /* A pattern with its numbers. layer, index -1: not used. */
 void hf_name(char name[HF_NAME], const char *pattern, int64_t layer, int64_t index);
-/* A dim of a row's shape, word by word: the product of what is known of it, and the one key that is
- * not (*open, a word of the shape; NULL: all are known). *shape moves on; false: there are no more.
- */
-bool hf_next_dim(const hf_model *m, const char **shape, int64_t *known, const char **open,
-                 int *n_open);
+/* A dim of a row's shape: *shape moves on; false: there are no more. */
+bool hf_next_dim(const hf_model *m, const char **shape, int64_t *size);
 /* Is it in none of the rows that the model has? Files may hold it, and nobody needs it. */
 bool hf_is_ignored(const hf_model *m, const char *name);
 /* "[16, 4]"; returns text. */

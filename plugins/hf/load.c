@@ -3,7 +3,6 @@
  * alone. */
 #include "hf.h"
 
-#include <math.h>
 #include <string.h>
 
 /* ---- is it the same model? ---- */
@@ -35,18 +34,21 @@ static void refuse(comparison *c, const char *key, const char *has, const char *
 /* Words ("flavor") say nothing here. */
 static void compare_value(comparison *c, const hf_model *m, const hf_value *v)
 {
-    hf_value run = {.param = v->param}, folder = *v;
+    hf_value run = {.param = v->param};
+    char of_run[512], of_folder[512];
     double x;
     const char *has = setting(c->state, c->section, v->param->name);
     snprintf(run.text, sizeof run.text, "%s", has ? has : "");
     if (!has || (hf_value_number(v, &x) && !hf_value_number(&run, &x)))
         return;
+    memcpy(of_run, run.text, sizeof of_run);
+    memcpy(of_folder, v->text, sizeof of_folder);
     if (v->param->type == WEFT_PARAM_STRING) {
-        hf_model_list(m, &run, run.text);
-        hf_model_list(m, v, folder.text);
+        hf_model_list(m, &run, of_run);
+        hf_model_list(m, v, of_folder);
     }
-    if (!weft_param_is_same(v->param, run.text, folder.text))
-        refuse(c, v->param->name, run.text, folder.text);
+    if (!weft_param_is_same(v->param, of_run, of_folder))
+        refuse(c, v->param->name, of_run, of_folder);
 }
 
 static weft_status compare_settings(const hf_model *m, const weft_state_view *state,

@@ -120,11 +120,10 @@ static int64_t length_of_parts(const hf_model *m, const hf_tensor *t, int n)
 {
     int64_t sum = 0;
     for (int k = 0; k < n; k++) {
-        const char *shape = t->row[k - t->row->part].shape, *open;
+        const char *shape = t->row[k - t->row->part].shape;
         int64_t size = 0;
-        int n_open;
         for (int d = 0; d <= t->row->along; d++)
-            hf_next_dim(m, &shape, &size, &open, &n_open);
+            hf_next_dim(m, &shape, &size);
         sum += size;
     }
     return sum;
@@ -151,54 +150,40 @@ int hf_file_shape(const hf_model *m, const hf_tensor *t, int64_t size[WEFT_MAX_D
     return n;
 }
 
-/* A word, or words in parentheses with + between; returns how long it is. *known: all of it is. */
-static size_t read_factor(const hf_model *m, const char *text, double *out, bool *known)
+/* A word, or words in parentheses with + between; returns how long it is. */
+static size_t read_factor(const hf_model *m, const char *text, int64_t *out)
 {
     const char *c = text;
-    *out = 0;
-    *known = true;
+    double sum = 0;
     do {
         char word[64];
-        double x;
+        double x = 0;
         c += *c == '(' || *c == '+';
         size_t n = strcspn(c, "*/+() ");
         snprintf(word, sizeof word, "%.*s", (int)n, c);
         const hf_value *v = hf_model_find(m, word);
         if (v ? hf_value_number(v, &x) : weft_parse_number(word, &x))
-            *out += x;
-        else
-            *known = false;
+            sum += x;
         c += n;
     } while (*c == '+');
+    *out = sum >= 0 && sum < 1e9 ? (int64_t)sum : 0;
     return (size_t)(c + (*c == ')') - text);
 }
 
-bool hf_next_dim(const hf_model *m, const char **shape, int64_t *known, const char **open,
-                 int *n_open)
+bool hf_next_dim(const hf_model *m, const char **shape, int64_t *size)
 {
+    const int64_t most = INT64_C(1) << 40;
     const char *c = *shape + strspn(*shape, " ");
     bool divides = false;
-    *known = 1;
-    *open = NULL;
-    *n_open = 0;
+    *size = 1;
     if (!*c)
         return false;
     while (*c && *c != ' ') {
-        double x;
-        bool is_known;
-        size_t n = read_factor(m, c, &x, &is_known);
-        if (is_known && divides) {
-            *known = x >= 1 && x < 1e9 ? *known / (int64_t)x : 0;
-        } else if (is_known) {
-            *known *= x >= 0 && x < 1e9 ? (int64_t)x : 0;
-            *known = *known < INT64_C(1) << 40 ? *known : INT64_C(1) << 40;
-        } else {
-            *open = c;
-            *n_open += divides ? 2 : 1; /* a size says nothing of what it is divided by */
-        }
-        c += n;
+        int64_t x;
+        c += read_factor(m, c, &x);
+        *size = !divides ? *size * x : x ? *size / x : 0;
+        *size = *size < most ? *size : most;
         divides = *c == '/';
-        *n_open += divides && *n_open;
         c += *c == '*' || *c == '/';
     }
     *shape = c;
@@ -285,10 +270,9 @@ static weft_status add(hf_map *map, const hf_model *m, const weft_hf_tensor *row
     hf_tensor *t = &map->list[map->n++];
     *t = (hf_tensor){.row = row, .layer = layer};
     hf_name(t->name, row->name, layer, 0);
-    const char *shape = row->shape, *open;
+    const char *shape = row->shape;
     int64_t size;
-    int n_open;
-    while (t->n_dims < WEFT_MAX_DIMS && hf_next_dim(m, &shape, &size, &open, &n_open))
+    while (t->n_dims < WEFT_MAX_DIMS && hf_next_dim(m, &shape, &size))
         t->size[t->n_dims++] = size;
     return WEFT_OK;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A model from the settings that a checkpoint keeps. What is a word there follows from the tensors'
- * shapes, or else from the plugin's flavors, one key after the other. */
+/* A model from the settings that a checkpoint keeps, where whole numbers are numbers. What else is
+ * a word there follows from the plugin's flavors, or from which tensors there are. */
 #include "hf.h"
 
 #include <stdio.h>
@@ -66,7 +66,7 @@ static const char *presets_of(const hf_model *m, const hf_value *v)
     return NULL;
 }
 
-static bool take_preset(const hf_model *m, hf_value *v)
+static void take_preset(const hf_model *m, hf_value *v)
 {
     double x;
     for (const char *c = presets_of(m, v); c; c = strchr(c, ','), c += c != NULL) {
@@ -74,98 +74,34 @@ static bool take_preset(const hf_model *m, hf_value *v)
         if (sscanf(c, " %63[^ =] = %63[^, ]", key, text) == 2 && strcmp(key, v->param->name) == 0 &&
             weft_parse_number(text, &x)) {
             hf_value_set_number(v, x);
-            return true;
+            return;
         }
     }
-    return false;
 }
 
-/* ---- shapes ---- */
+/* ---- switches ---- */
 
 /* The tensor of a row, in the first block that has it. */
-static const weft_stored *stored(const reading *r, const weft_hf_tensor *row)
+static bool is_stored(const reading *r, const weft_hf_tensor *row)
 {
     char name[HF_NAME];
     int64_t l = 0;
     while (l < MOST_LAYERS && !hf_is_of_layer(r->m, row, l))
         l++;
     hf_name(name, row->name, l, 0);
-    return weft_folder_find(r->tensors, name);
+    return weft_folder_find(r->tensors, name) != NULL;
 }
 
-/* The one key of a dim that is open. */
-static bool solve_dim(const reading *r, const char *open, int64_t known, int64_t size)
+/* Switches that are words, by the tensors that depend on them. */
+static void settle_switches(const reading *r)
 {
-    char key[64];
-    snprintf(key, sizeof key, "%.*s", (int)strcspn(open, "*/ "), open);
-    hf_value *v = hf_model_find(r->m, key);
-    if (!v || known < 1 || size % known)
-        return false;
-    hf_value_set_number(v, (double)(size / known));
-    return true;
-}
-
-static bool solve_row(const reading *r, const weft_hf_tensor *row)
-{
-    const weft_stored *t = stored(r, row);
-    const char *shape = row->shape, *open;
-    int64_t known;
-    int n_open;
-    bool solved = false;
-    for (int d = 0; t && d < t->n_dims && hf_next_dim(r->m, &shape, &known, &open, &n_open); d++)
-        if (n_open == 1)
-            solved = solve_dim(r, open, known, t->size[d]) || solved;
-    return solved;
-}
-
-/* Whether a switch is on that a row depends on. */
-static bool solve_switch(const reading *r, const weft_hf_tensor *row)
-{
-    const char *key = row->when ? row->when : row->unless;
-    hf_value *v = hf_model_find(r->m, key);
-    if (!v || !is_open(v) || v->param->type == WEFT_PARAM_INT || v->param->type == WEFT_PARAM_REAL)
-        return false;
-    hf_value_set_number(v, (stored(r, row) != NULL) == (row->when != NULL));
-    return true;
-}
-
-/* How many blocks have a tensor of this row. */
-static bool solve_layers(const reading *r, const weft_hf_tensor *row)
-{
-    const char *key = row->blocks ? row->blocks : r->m->form->layers;
-    hf_value *v = hf_model_find(r->m, key);
-    char name[HF_NAME];
-    int64_t n = 0;
-    if (!v || !is_open(v) || row->when || row->unless || row->from || row->until || row->every ||
-        row->except || !strstr(row->name, "{l}"))
-        return false;
-    for (hf_name(name, row->name, n, 0); weft_folder_find(r->tensors, name);)
-        hf_name(name, row->name, ++n, 0);
-    const int64_t behind = row->blocks ? 0 : hf_model_int(r->m, r->m->form->behind);
-    hf_value_set_number(v, (double)(n - behind));
-    return true;
-}
-
-static bool solve(const reading *r)
-{
-    bool solved = false;
     for (const weft_hf_tensor *row = r->m->form->tensors; hf_is_row(row); row++) {
-        if (!row->name || row->other)
-            continue;
-        solved = solve_switch(r, row) || solved;
-        solved = solve_layers(r, row) || solved;
-        if (hf_model_has(r->m, row->when, row->unless))
-            solved = solve_row(r, row) || solved;
+        const char *key = row->when ? row->when : row->unless;
+        hf_value *v = row->name && !row->other ? hf_model_find(r->m, key) : NULL;
+        if (v && is_open(v) && v->param->type != WEFT_PARAM_INT &&
+            v->param->type != WEFT_PARAM_REAL)
+            hf_value_set_number(v, is_stored(r, row) == (row->when != NULL));
     }
-    return solved;
-}
-
-static bool solve_next_preset(const reading *r)
-{
-    for (int i = 0; i < r->m->n; i++)
-        if (is_open(&r->m->values[i]) && take_preset(r->m, &r->m->values[i]))
-            return true;
-    return false;
 }
 
 /* ---- all of it ---- */
@@ -236,10 +172,10 @@ weft_status hf_settings_read(const json_t *manifest, const hf_tables *tables,
     s = choose_form(&r);
     if (s)
         return s;
-    do {
-        while (solve(&r))
-            ;
-    } while (solve_next_preset(&r));
+    for (int i = 0; i < m->n; i++)
+        if (is_open(&m->values[i]))
+            take_preset(m, &m->values[i]);
+    settle_switches(&r);
     find_context(manifest, m);
     return check(&r);
 }
