@@ -59,9 +59,11 @@ static inline double weft_yarn_scale(double factor, double by)
     return factor > 1 ? 0.1 * by * log(factor) + 1 : 1;
 }
 
-/* The angles of all positions, which belong to no block: for weft_rope_turn. */
+/* The angles of some positions, whole numbers, for weft_rope_turn. Of places with several axes, as
+ * rows and columns of a picture, each axis has angles of its own, and turns a part of each head. */
 #define WEFT_ROPE_ATTRS "pairs, theta, law, factor, low, high, original, scale"
-static inline weft_value *weft_rope_angles(weft_graph *g, const weft_rope *r)
+static inline weft_value *weft_rope_angles_of(weft_graph *g, const char *name, const weft_rope *r,
+                                              weft_value *positions)
 {
     const weft_attr attrs[] = {
         {.key = "pairs", .kind = WEFT_ATTR_INT, .i = r->pairs},
@@ -72,9 +74,15 @@ static inline weft_value *weft_rope_angles(weft_graph *g, const weft_rope *r)
         {.key = "low", .kind = WEFT_ATTR_REAL, .r = r->low},
         {.key = "high", .kind = WEFT_ATTR_REAL, .r = r->high},
         {.key = "original", .kind = WEFT_ATTR_REAL, .r = r->original}};
-    weft_value *positions = weft_add_input(g, "positions"), *turn = NULL;
-    weft_add_full(g, "angles", "turn", 1, &positions, 1, &turn, attrs, r->law ? 8 : 3);
+    weft_value *turn = NULL;
+    weft_add_full(g, "angles", name, 1, &positions, 1, &turn, attrs, r->law ? 8 : 3);
     return turn;
+}
+
+/* Those of the positions in a text, which belong to no block. */
+static inline weft_value *weft_rope_angles(weft_graph *g, const weft_rope *r)
+{
+    return weft_rope_angles_of(g, "turn", r, weft_add_input(g, "positions"));
 }
 
 /* What a call of `angles` is told. */

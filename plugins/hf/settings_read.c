@@ -118,8 +118,10 @@ static weft_status check(const reading *r)
             hf_value_set_number(v, x);
         if (v && is_open(v) && v->param->type != WEFT_PARAM_CHOICE &&
             v->param->type != WEFT_PARAM_STRING)
-            s = weft_fail(r->err, WEFT_ERR_INPUT, r->at, "its settings do not say [%s] %s",
-                          r->m->table->plugin, v->param->name);
+            s = weft_fail(r->err, WEFT_ERR_INPUT, r->at,
+                          "its settings say [%s] %s = %s, which is no number; a checkpoint that "
+                          "weft makes now has it: go on with this one for a step",
+                          r->m->table->plugin, v->param->name, v->text);
     }
     return s;
 }

@@ -412,6 +412,52 @@ static void rope_turns_what_it_is_told(void **state)
     }
 }
 
+/* A head of 2, 4 and 4 elements by three axes, at 3, 5 and 2: what PyTorch makes of 1 to 10 as
+ * diffusers turns FLUX's heads, with one table of all axes. */
+static void parts_of_heads_turn_by_axes_of_their_own(void **state)
+{
+    static const opcheck_case angles[] =
+        {{"angles", {"n0 b=1 s=1"}, 0, {INT("pairs", 1), REAL("theta", 10000), REAL("scale", 1)}},
+         {"angles", {"n0 b=1 s=1"}, 0, {INT("pairs", 2), REAL("theta", 10000), REAL("scale", 1)}}},
+                              rope[] = {{"rope",
+                                         {"f b=1 s=1 h=10/10", "f b=1 s=1 p=2"},
+                                         0,
+                                         {INT("neighbours", 1)}},
+                                        {"rope",
+                                         {"f b=1 s=1 h=10/10", "f b=1 s=1 p=4"},
+                                         0,
+                                         {INT("first", 2), INT("neighbours", 1)}},
+                                        {"rope",
+                                         {"f b=1 s=1 h=10/10", "f b=1 s=1 p=4"},
+                                         0,
+                                         {INT("first", 6), INT("neighbours", 1)}}};
+    static const double x[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10}, at[] = {3, 5, 2},
+                        y[] = {-1.27223251272018,   -1.8388649851410237, 4.686683655042232,
+                               -1.7421240821365103, 4.693876286350761,   6.242397408723189,
+                               -10.18740727043545,  3.0359072954026325,  8.798213393065868,
+                               10.177988066905776};
+    fixture *a[3], *r[3];
+    (void)state;
+    for (int k = 0; k < 3; k++) {
+        a[k] = start(&angles[k > 0]);
+        r[k] = start(&rope[k]);
+        set_all(&a[k]->use.ins[0], &at[k]);
+        opcheck_run(&a[k]->use, false);
+        if (k == 0)
+            set_all(&r[k]->use.ins[0], x);
+        else
+            r[k]->use.ins[0] = r[k - 1]->use.outs[0];
+        r[k]->use.ins[1] = a[k]->use.outs[0];
+        opcheck_run(&r[k]->use, false);
+    }
+    for (int i = 0; i < 10; i++)
+        assert_true(fabs(weft_tensor_get(&r[2]->use.outs[0], i) - y[i]) < 1e-12);
+    for (int k = 0; k < 3; k++) {
+        finish(a[k]);
+        finish(r[k]);
+    }
+}
+
 static void cross_entropy_adds_up(void **state)
 {
     static const opcheck_case c[] = {
@@ -691,6 +737,7 @@ int main(void)
         cmocka_unit_test(angles_blend_between),
         cmocka_unit_test(angles_are_yarns),
         cmocka_unit_test(rope_turns_what_it_is_told),
+        cmocka_unit_test(parts_of_heads_turn_by_axes_of_their_own),
         cmocka_unit_test(cross_entropy_adds_up),
         cmocka_unit_test(small_numbers),
         cmocka_unit_test(chunks_take_every_nth_place),
