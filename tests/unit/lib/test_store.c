@@ -493,13 +493,55 @@ static void converts_floats(void **state)
     weft_folder_destroy(folder);
 }
 
+/* bf16 and f32 become each other by blocks: of any length, and no more than that is written. */
+static void converts_parts_of_blocks(void **state)
+{
+    enum { N = 150 };
+    static const int64_t counts[] = {1, 63, 64, 65, 128, N};
+    const weft_piece pieces[] = {{"f", WEFT_F32, 1, {N}, {0}, {N}},
+                                 {"h", WEFT_BF16, 1, {N}, {0}, {N}}};
+    float f[N], to_f[N + 1];
+    uint16_t h[N], to_h[N + 1];
+    (void)state;
+    for (int i = 0; i < N; i++) {
+        const uint32_t bits = draw(1 << 16) << 16 | draw(1 << 16); /* infinities and NaN, too */
+        memcpy(&f[i], &bits, sizeof bits);
+        h[i] = (uint16_t)draw(1 << 16);
+    }
+    f[0] = NAN;
+    f[64] = -INFINITY;
+    weft_folder *folder = NULL;
+    write_file("t.safetensors", pieces, 2, false, (const void *const[]){f, h}, NULL);
+    ok(weft_folder_open(io, "t.safetensors", &folder, err));
+    for (size_t k = 0; k < sizeof counts / sizeof counts[0]; k++) {
+        const int64_t n = counts[k], lo = N - n;
+        to_f[n] = 7;
+        to_h[n] = 7;
+        ok(weft_folder_read(folder, "f", &lo, &n, WEFT_BF16, to_h, err));
+        ok(weft_folder_read(folder, "h", &lo, &n, WEFT_F32, to_f, err));
+        for (int64_t i = 0; i < n; i++) {
+            const float wide = weft_bf16_to_f32(h[lo + i]);
+            assert_int_equal(to_h[i], weft_f32_to_bf16(f[lo + i]));
+            assert_memory_equal(&to_f[i], &wide, sizeof wide);
+        }
+        assert_true(to_f[n] == 7);
+        assert_int_equal(to_h[n], 7);
+    }
+    weft_folder_destroy(folder);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        with_disk(keeps_every_dtype),        with_disk(aligns),
-        with_disk(keeps_the_callers_format), with_disk(random_boxes),
-        with_disk(reads_few_times),          with_disk(reads_few_bytes),
-        with_disk(threads_share_a_folder),   with_disk(keeps_open_what_is_read),
+        with_disk(converts_parts_of_blocks),
+        with_disk(keeps_every_dtype),
+        with_disk(aligns),
+        with_disk(keeps_the_callers_format),
+        with_disk(random_boxes),
+        with_disk(reads_few_times),
+        with_disk(reads_few_bytes),
+        with_disk(threads_share_a_folder),
+        with_disk(keeps_open_what_is_read),
         with_disk(converts_floats),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
