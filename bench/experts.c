@@ -78,9 +78,6 @@ static weft_tensor make(weft_dtype dtype, int n, const int64_t *size)
 
 /* ---- launches ---- */
 
-#define OF(op) &moe_##op,
-static const weft_op *const moe_ops[] = {MOE_OPS(OF) NULL};
-
 static const weft_op *find_op(const char *name)
 {
     const weft_op *const *const tables[] = {standard_ops(), moe_ops};

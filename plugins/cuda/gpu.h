@@ -172,6 +172,7 @@ weft_status cuda_angles_prepare(const weft_call *call, void **state, weft_error 
 cuda_launcher cuda_add_norm_launch, cuda_norm_dx_dw_launch;
 bool cuda_norm_joins(const weft_call *call);
 cuda_launcher cuda_norm_launch, cuda_norm_dw_launch, cuda_angles_launch, cuda_rope_launch;
+cuda_launcher cuda_head_norm_launch, cuda_head_norm_dw_launch, cuda_heads_launch;
 cuda_launcher cuda_embedding_launch, cuda_embedding_dw_launch, cuda_loss_launch;
 cuda_launcher cuda_sum_launch, cuda_scalar_launch, cuda_adamw_launch, cuda_rows_launch;
 cuda_launcher cuda_quantise_launch, cuda_history_launch, cuda_narrow_launch;
@@ -181,6 +182,7 @@ weft_kernel_work cuda_narrow_work(const weft_call *call);
 cuda_launcher cuda_attention_launch, cuda_attention_dx_launch, cuda_attention_merge_launch;
 
 size_t cuda_columns_workspace(const weft_call *call);
+size_t cuda_head_norm_workspace(const weft_call *call);
 size_t cuda_embedding_workspace(const weft_call *call);
 weft_kernel_work cuda_pick_work(const weft_call *call);
 weft_kernel_work cuda_embedding_work(const weft_call *call);
@@ -245,6 +247,27 @@ size_t cuda_each_loads(const weft_call *call);
 weft_kernel_work cuda_each_work(const weft_call *call);
 weft_status cuda_each_prepare(const weft_call *call, void **state, weft_error *err);
 weft_status cuda_each_launch(const weft_call *call, weft_error *err);
+
+/* ---- experts (ops_experts.c, product_grouped.c) ---- */
+
+cuda_launcher cuda_route_launch, cuda_route_dx_launch, cuda_router_sums_launch,
+    cuda_router_dx_launch, cuda_router_z_launch, cuda_assign_launch, cuda_to_slots_launch,
+    cuda_from_slots_launch, cuda_slot_rows_launch, cuda_load_launch, cuda_grouped_launch;
+bool cuda_route_accepts(const weft_call *call);
+bool cuda_assign_accepts(const weft_call *call);
+bool cuda_to_slots_accepts(const weft_call *call);
+bool cuda_from_slots_accepts(const weft_call *call);
+bool cuda_load_accepts(const weft_call *call);
+bool cuda_grouped_accepts(const weft_call *call);
+size_t cuda_router_sums_workspace(const weft_call *call);
+size_t cuda_router_z_workspace(const weft_call *call);
+size_t cuda_assign_workspace(const weft_call *call);
+size_t cuda_to_slots_workspace(const weft_call *call);
+size_t cuda_grouped_workspace(const weft_call *call);
+weft_kernel_work cuda_slots_work(const weft_call *call);
+weft_kernel_work cuda_grouped_work(const weft_call *call);
+
+/* ---- products in 8 bits ---- */
 
 /* How many are widened, by kind, if any are. */
 void cuda_f8_products_tell(const cuda_products *products);

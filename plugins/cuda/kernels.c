@@ -98,6 +98,23 @@ enum { PRIORITY = 10 };
                                      .launch = cuda_narrow_launch, .optional = true                \
     }
 
+#define SLOTS(name_, adds_, way_, workspace_)                                                      \
+    {                                                                                              \
+        HEAD(name_, adds_), .types = "hii>h", .accepts = cuda_##way_##_slots_accepts,              \
+                            .workspace = workspace_, .work = cuda_slots_work,                      \
+                            .launch = cuda_##way_##_slots_launch, .optional = true                 \
+    }
+
+#define GROUPED(name_)                                                                             \
+    {                                                                                              \
+        HEAD(name_, true), .accepts = cuda_grouped_accepts, .workspace = cuda_grouped_workspace,   \
+                           .work = cuda_grouped_work, .launch = cuda_grouped_launch,               \
+                           .optional = true                                                        \
+    }
+
+#define LOAD(name_, adds_, types_)                                                                 \
+    OPTIONAL(name_, adds_, types_, cuda_load_accepts, NULL, cuda_load_launch)
+
 const weft_kernel cuda_kernels[] = {
     PRODUCT(linear),
     PRODUCT(linear_dx),
@@ -133,6 +150,13 @@ const weft_kernel cuda_kernels[] = {
     NORM(layer_norm_dx, "hhh>h"),
     COLUMNS(layer_norm_dw, "hh>h"),
     COLUMNS(bias_dw, "h>h"),
+    KERNEL(head_norm, true, "hh>h", cuda_head_norm_launch),
+    KERNEL(head_norm_dx, true, "hhh>h", cuda_head_norm_launch),
+    WORKING(head_norm_dw, true, "hhh>h", cuda_head_norm_workspace, cuda_head_norm_dw_launch),
+    KERNEL(head_part, true, "h>h", cuda_heads_launch),
+    KERNEL(head_place, true, "h>h", cuda_heads_launch),
+    KERNEL(head_join, true, "hh>h", cuda_heads_launch),
+    KERNEL(head_sum, true, "hh>h", cuda_heads_launch),
     {HEAD(angles, true), .types = "i>f", .accepts = cuda_angles_accepts,
      .prepare = cuda_angles_prepare, .release = weft_free, .launch = cuda_angles_launch},
     IF(rope, true, "hf>h", cuda_rope_accepts, cuda_rope_launch),
@@ -184,5 +208,34 @@ const weft_kernel cuda_kernels[] = {
     F8_PRODUCT(float8_linear_rows),
     F8_PRODUCT(float8_linear_dx),
     F8_PRODUCT(float8_linear_dw),
+    OPTIONAL(route, false, "n>in", cuda_route_accepts, NULL, cuda_route_launch),
+    OPTIONAL(route_dx, true, "nin>n", cuda_route_accepts, NULL, cuda_route_dx_launch),
+    OPTIONAL(router_mean, true, "n>n", cuda_route_accepts, cuda_router_sums_workspace,
+             cuda_router_sums_launch),
+    OPTIONAL(router_share, true, "n>n", cuda_route_accepts, cuda_router_sums_workspace,
+             cuda_router_sums_launch),
+    OPTIONAL(router_mean_dx, true, "nn>n", cuda_route_accepts, NULL, cuda_router_dx_launch),
+    OPTIONAL(router_z, true, "n>n", cuda_route_accepts, cuda_router_z_workspace,
+             cuda_router_z_launch),
+    OPTIONAL(router_z_dx, true, "nn>n", cuda_route_accepts, NULL, cuda_router_dx_launch),
+    OPTIONAL(assign, false, "i>iinn", cuda_assign_accepts, cuda_assign_workspace,
+             cuda_assign_launch),
+    SLOTS(dispatch, false, to, cuda_to_slots_workspace),
+    SLOTS(spread, false, to, cuda_to_slots_workspace),
+    SLOTS(combine, true, from, NULL),
+    SLOTS(collect, true, from, NULL),
+    GROUPED(grouped),
+    GROUPED(grouped_dx),
+    GROUPED(grouped_dw),
+    OPTIONAL(slot_scale, true, "hh>h", NULL, NULL, cuda_slot_rows_launch),
+    OPTIONAL(slot_dot, true, "hh>h", NULL, NULL, cuda_slot_rows_launch),
+    LOAD(expert_load, true, "i>n"),
+    LOAD(load_peak, true, "n>n"),
+    LOAD(bias_step, false, "nn>n"),
+    LOAD(balance, true, "nn>n"),
+    LOAD(balance_dp, true, "nn>n"),
+    LOAD(scalar_sum, true, "s>s"),
+    LOAD(scalar_max, false, "s>s"),
+    LOAD(largest, false, "n>n"),
     {.op = NULL},
 };

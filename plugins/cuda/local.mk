@@ -2,7 +2,7 @@
 # Built only where configure finds nvcc.
 nobase_dist_doc_DATA += plugins/cuda/README.md
 cuda_kernels = adamw attention attention_any attention_dnn attention_dx elementwise embedding \
-	float8 loss move narrow norm quantise rope rows scalar sum
+	float8 grouped heads load loss move narrow norm quantise rope route rows scalar slots sum
 cuda_kernel_headers = \
 	plugins/cuda/kernels/args.h \
 	plugins/cuda/kernels/attention.h \
@@ -10,6 +10,7 @@ cuda_kernel_headers = \
 	plugins/cuda/kernels/held.h \
 	plugins/cuda/kernels/kernel.h \
 	plugins/cuda/kernels/list.h \
+	plugins/cuda/kernels/matrix.h \
 	plugins/cuda/kernels/nvcc/target.h
 EXTRA_DIST += $(cuda_kernels:%=plugins/cuda/kernels/%.cu) $(cuda_kernel_headers) \
 	plugins/cuda/kernels/promises plugins/cuda/test/sass.py
@@ -47,10 +48,12 @@ plugins_cuda_libweftcuda_la_SOURCES = \
 	plugins/cuda/ops_attention.c \
 	plugins/cuda/ops_dense.c \
 	plugins/cuda/ops_dnn.c \
+	plugins/cuda/ops_experts.c \
 	plugins/cuda/ops_narrow.c \
 	plugins/cuda/ops_token.c \
 	plugins/cuda/product.c \
 	plugins/cuda/product_each.c \
+	plugins/cuda/product_grouped.c \
 	plugins/cuda/driver.c \
 	plugins/cuda/blas.h \
 	plugins/cuda/choices.h \
@@ -105,7 +108,13 @@ EXTRA_DIST += $(cuda_gpu_trials)
 # The same trials, and products, on a GPU, by the driver and the cuBLASLt that variables name;
 # check-gpu runs them.
 cuda_gpu_trials = plugins/cuda/test/machine_gpu.c plugins/cuda/test/test_cuda_attention.c \
-	plugins/cuda/test/test_cuda_kernels.c plugins/cuda/test/test_cuda_products.c
+	plugins/cuda/test/test_cuda_kernels.c plugins/cuda/test/test_cuda_products.c \
+	plugins/cuda/test/trial_experts.c plugins/cuda/test/trial_experts.h
+# The ops of other plugins that kernels here compute.
+cuda_trial_ops = plugins/adamw/libadamw.la plugins/float8/libfloat8.la plugins/moe/libmoe.la \
+	plugins/tp/libtp.la
+cuda_kernel_trials = plugins/cuda/test/test_cuda_kernels.c plugins/cuda/test/trial_experts.c \
+	plugins/cuda/test/trial_experts.h $(trial_ops)
 if HAVE_CUDA
 if UNIT_TESTS
 gpu_trials = plugins/cuda/test/gpu_attention plugins/cuda/test/gpu_kernels \
@@ -115,12 +124,12 @@ check_DATA += $(gpu_trials)
 GPU_TRIAL_CPPFLAGS = $(AM_CPPFLAGS) $(CUDA_CPPFLAGS) -I$(top_srcdir)/plugins/cuda \
 	-I$(top_srcdir)/tests/lib
 GPU_TRIAL_LIBS = plugins/cuda/libmodules.la plugins/cuda/libweftcuda.la \
-	plugins/adamw/libadamw.la plugins/float8/libfloat8.la plugins/tp/libtp.la $(TEST_LIBS)
+	$(cuda_trial_ops) $(TEST_LIBS)
 plugins_cuda_test_gpu_attention_SOURCES = plugins/cuda/test/test_cuda_attention.c \
 	$(trial_attention) plugins/cuda/test/machine_gpu.c
 plugins_cuda_test_gpu_attention_LDADD = $(GPU_TRIAL_LIBS)
 plugins_cuda_test_gpu_attention_CPPFLAGS = $(GPU_TRIAL_CPPFLAGS)
-plugins_cuda_test_gpu_kernels_SOURCES = plugins/cuda/test/test_cuda_kernels.c $(trial_ops) \
+plugins_cuda_test_gpu_kernels_SOURCES = $(cuda_kernel_trials) \
 	plugins/cuda/test/machine_gpu.c
 plugins_cuda_test_gpu_kernels_LDADD = $(GPU_TRIAL_LIBS)
 plugins_cuda_test_gpu_kernels_CPPFLAGS = $(GPU_TRIAL_CPPFLAGS)
@@ -156,15 +165,15 @@ check_PROGRAMS += plugins/cuda/test/test_cuda_kernels plugins/cuda/test/test_cud
 	plugins/cuda/test/test_cuda_products plugins/cuda/test/test_cuda_far \
 	plugins/cuda/test/test_cuda_work plugins/cuda/test/test_cuda_moves \
 	plugins/cuda/test/test_emulate
-plugins_cuda_test_test_cuda_kernels_SOURCES = plugins/cuda/test/test_cuda_kernels.c $(trial_ops) \
+plugins_cuda_test_test_cuda_kernels_SOURCES = $(cuda_kernel_trials) \
 	plugins/cuda/test/machine.c
 plugins_cuda_test_test_cuda_kernels_LDADD = plugins/cuda/test/libemulated.la $(cuda_emulated) \
-	plugins/adamw/libadamw.la plugins/float8/libfloat8.la plugins/tp/libtp.la $(TEST_LIBS)
+	$(cuda_trial_ops) $(TEST_LIBS)
 # What automake cannot read out of the line above.
 plugins_cuda_test_test_cuda_kernels_DEPENDENCIES = plugins/cuda/test/libemulated.la \
 	$(cuda_emulated) \
-	plugins/adamw/libadamw.la plugins/float8/libfloat8.la plugins/tp/libtp.la tests/lib/libhelpers.la \
-	core/libweft.la
+	$(cuda_trial_ops) \
+	tests/lib/libhelpers.la core/libweft.la
 plugins_cuda_test_test_cuda_kernels_CPPFLAGS = $(plugins_cuda_test_libemulated_la_CPPFLAGS)
 plugins_cuda_test_test_cuda_kernels_CFLAGS = $(plugins_cuda_test_libemulated_la_CFLAGS) \
 	$(OPENMP_CFLAGS)
@@ -223,13 +232,13 @@ plugins_cuda_test_libraces_la_CPPFLAGS = $(plugins_cuda_test_libemulated_la_CPPF
 
 check_PROGRAMS += plugins/cuda/test/races_attention plugins/cuda/test/races_kernels \
 	plugins/cuda/test/races_products plugins/cuda/test/test_races
-plugins_cuda_test_races_kernels_SOURCES = plugins/cuda/test/test_cuda_kernels.c $(trial_ops) \
+plugins_cuda_test_races_kernels_SOURCES = $(cuda_kernel_trials) \
 	plugins/cuda/test/machine.c
 plugins_cuda_test_races_kernels_LDADD = plugins/cuda/test/libraces.la $(cuda_raced) \
-	plugins/adamw/libadamw.la plugins/float8/libfloat8.la plugins/tp/libtp.la $(TEST_LIBS)
+	$(cuda_trial_ops) $(TEST_LIBS)
 plugins_cuda_test_races_kernels_DEPENDENCIES = plugins/cuda/test/libraces.la $(cuda_raced) \
-	plugins/adamw/libadamw.la plugins/float8/libfloat8.la plugins/tp/libtp.la tests/lib/libhelpers.la \
-	core/libweft.la
+	$(cuda_trial_ops) \
+	tests/lib/libhelpers.la core/libweft.la
 plugins_cuda_test_races_kernels_CPPFLAGS = $(plugins_cuda_test_libemulated_la_CPPFLAGS) -DFIND_RACES
 plugins_cuda_test_races_kernels_CFLAGS = $(AM_CFLAGS) $(OPENMP_CFLAGS)
 plugins_cuda_test_races_attention_SOURCES = plugins/cuda/test/test_cuda_attention.c \

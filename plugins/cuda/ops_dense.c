@@ -243,6 +243,92 @@ weft_status cuda_norm_dx_dw_launch(const weft_call *call, weft_error *err)
              : cuda_launch(call->queue, CUDA_KERNEL_column_sums, &sums, (a.width + 31) / 32, err);
 }
 
+/* ---- norms of heads ---- */
+
+static cuda_norm_args head_args(const weft_call *call)
+{
+    const weft_tensor *x = &call->ins[0];
+    cuda_norm_args a = {.x = cuda_view_of(x),
+                        .w = cuda_view_of(&call->ins[1]),
+                        .dy = cuda_view_of(&call->ins[call->n_ins - 1]),
+                        .out = cuda_view_of(&call->outs[0]),
+                        .width = x->grain[x->n_dims - 1],
+                        .eps = (float)weft_call_real(call, "eps"),
+                        .accumulate = call->accumulate};
+    a.rows = a.width > 0 ? weft_tensor_count(x) / a.width : 0;
+    return a;
+}
+
+/* A warp has one at a time. */
+static int64_t head_blocks(int64_t heads)
+{
+    return cuda_row_blocks((heads + CUDA_THREADS / 32 - 1) / (CUDA_THREADS / 32));
+}
+
+weft_status cuda_head_norm_launch(const weft_call *call, weft_error *err)
+{
+    const cuda_norm_args a = head_args(call);
+    return cuda_launch(call->queue,
+                       strcmp(call->op->name, "head_norm") == 0 ? CUDA_KERNEL_head_norm
+                                                                : CUDA_KERNEL_head_norm_dx,
+                       &a, head_blocks(a.rows), err);
+}
+
+/* At least one, so that no heads are a sum of nothing. */
+static int32_t head_parts(const cuda_norm_args *a)
+{
+    const int32_t parts = n_parts((a->rows + CUDA_THREADS / 32 - 1) / (CUDA_THREADS / 32));
+    return parts > 0 ? parts : 1;
+}
+
+size_t cuda_head_norm_workspace(const weft_call *call)
+{
+    const cuda_norm_args a = head_args(call);
+    return (size_t)head_parts(&a) * (size_t)a.width * sizeof(float);
+}
+
+/* x, dy, w -> dw */
+weft_status cuda_head_norm_dw_launch(const weft_call *call, weft_error *err)
+{
+    cuda_norm_args a = head_args(call);
+    a.dy = cuda_view_of(&call->ins[1]);
+    a.parts = (cuda_view){call->workspace, WEFT_F32};
+    const cuda_columns_args sums = {.out = a.out,
+                                    .parts = call->workspace,
+                                    .width = a.width,
+                                    .n_parts = head_parts(&a),
+                                    .accumulate = call->accumulate};
+    weft_status s = cuda_check_workspace(call, cuda_head_norm_workspace(call), err);
+    s = s ? s : cuda_launch(call->queue, CUDA_KERNEL_head_norm_dw, &a, sums.n_parts, err);
+    return s ? s
+             : cuda_launch(call->queue, CUDA_KERNEL_column_sums, &sums, (a.width + 31) / 32, err);
+}
+
+/* ---- parts of heads ---- */
+
+weft_status cuda_heads_launch(const weft_call *call, weft_error *err)
+{
+    const weft_tensor *in = &call->ins[0], *out = &call->outs[0];
+    const bool sum = strcmp(call->op->name, "head_sum") == 0;
+    cuda_heads_args a = {.in = cuda_view_of(in),
+                         .more = cuda_view_of(&call->ins[call->n_ins - 1]),
+                         .out = cuda_view_of(out),
+                         .first = weft_call_int(call, "first"),
+                         .width = weft_call_int(call, "width"),
+                         .whole = weft_call_int(call, "whole"),
+                         .accumulate = call->accumulate};
+    a.heads = sum ? cuda_width(in) / a.whole : cuda_width(out) / out->grain[out->n_dims - 1];
+    a.rows = cuda_rows(out) * (sum ? 1 : a.heads);
+    cuda_kernel kernel = CUDA_KERNEL_head_part;
+    if (sum)
+        kernel = CUDA_KERNEL_head_sum;
+    else if (strcmp(call->op->name, "head_place") == 0)
+        kernel = CUDA_KERNEL_head_place;
+    else if (strcmp(call->op->name, "head_join") == 0)
+        kernel = CUDA_KERNEL_head_join;
+    return cuda_launch(call->queue, kernel, &a, head_blocks(a.rows), err);
+}
+
 /* ---- rope ---- */
 
 bool cuda_angles_accepts(const weft_call *call)

@@ -4,7 +4,7 @@
 #include "moe.h"
 
 #define OF(op) &moe_##op,
-static const weft_op *const ops[] = {MOE_OPS(OF) NULL};
+const weft_op *const moe_ops[] = {MOE_OPS(OF) NULL};
 
 /* Models with experts are listed behind moe: this says that their ops are there. */
 static void begin(void *self, weft_graph *g)
@@ -27,6 +27,6 @@ WEFT_PLUGIN(moe) = {
     .summary = "mixtures of experts: routing, rows in slots, grouped products, balance",
     .numerics = WEFT_NUMERICS_CHANGES,
     .contributions = contributions,
-    .ops = ops,
+    .ops = moe_ops,
     .kernels = moe_kernels,
 };

@@ -23,6 +23,7 @@
 MOE_OPS(MOE_DECLARE)
 #undef MOE_DECLARE
 
+extern const weft_op *const moe_ops[];
 extern const weft_kernel moe_kernels[];
 
 /* Attribute `score` of route: how logits become scores. */

@@ -11,7 +11,7 @@ enum { MOST_TENSORS = 12 };
 typedef struct trial {
     const weft_op *op;
     const weft_kernel *kernel;
-    weft_attr attrs[8];
+    weft_attr attrs[12];
     int n_attrs, n_ins, n_outs;
     weft_tensor ins[MOST_TENSORS], outs[MOST_TENSORS];
     double

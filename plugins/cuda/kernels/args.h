@@ -6,15 +6,20 @@
 #include <weft/base.h>
 
 enum {
-    CUDA_THREADS = 256,    /* of a block, but for attention */
-    CUDA_MOST_INS = 8,     /* operands of a sum */
-    CUDA_MOST_DIMS = 6,    /* of a move */
-    CUDA_MOST_PAIRS = 256, /* angles: pairs of a head */
-    CUDA_PARTS = 256,      /* sums over rows are made in this many parts, whatever the GPU */
-    CUDA_SUM_BLOCKS = 512, /* sums of all elements: the same */
-    CUDA_PIECE = 64,       /* gradient of an embedding: tokens that a block adds */
-    CUDA_COLUMNS = 256,    /* sums over rows: columns of a block */
-    CUDA_TILE = 64,        /* attention: rows of a block, in warps of 16 */
+    CUDA_THREADS = 256,       /* of a block, but for attention */
+    CUDA_MOST_INS = 8,        /* operands of a sum */
+    CUDA_MOST_DIMS = 6,       /* of a move */
+    CUDA_MOST_PAIRS = 256,    /* angles: pairs of a head */
+    CUDA_PARTS = 256,         /* sums over rows are made in this many parts, whatever the GPU */
+    CUDA_SUM_BLOCKS = 512,    /* sums of all elements: the same */
+    CUDA_PIECE = 64,          /* gradient of an embedding: tokens that a block adds */
+    CUDA_COLUMNS = 256,       /* sums over rows: columns of a block */
+    CUDA_TILE = 64,           /* attention: rows of a block, in warps of 16 */
+    CUDA_MOST_EXPERTS = 1024, /* that a router chooses among */
+    CUDA_MOST_CHOSEN = 128,   /* experts of a token; and groups that limit the choice */
+    CUDA_ROUTE_THREADS = 128, /* of blocks that hold all experts' scores, a token's a warp */
+    CUDA_MOST_NUMBERS = 32,   /* of a sum of single numbers */
+    CUDA_RUN_WORDS = 3,       /* of an expert's rows in the list of a grouped product */
 };
 
 /* An operand or a result. Where `whole` is said, all of them are bf16 at multiples of 16 bytes and
@@ -51,6 +56,13 @@ typedef struct cuda_columns_args {
     int64_t rows, width, n_parts;
     int32_t accumulate;
 } cuda_columns_args;
+
+/* Parts of heads: `width` elements of `whole`, from `first` on; `heads` of a token. */
+typedef struct cuda_heads_args {
+    cuda_view in, more, out;
+    int64_t rows, first, width, whole, heads;
+    int32_t accumulate;
+} cuda_heads_args;
 
 /* Cosines, then sines, of a row's position times each pair's frequency. */
 typedef struct cuda_angles_args {
@@ -209,5 +221,45 @@ typedef struct cuda_dnn_lse_args {
     float *lse, *theirs;
     int64_t batch, rows, heads, lo, n;
 } cuda_dnn_lse_args;
+
+/* Routers, of `tokens` tokens with n logits each; `each` tokens are summed in one. bias without
+ * data: there is none. */
+typedef struct cuda_route_args {
+    cuda_view logits, bias, chosen, weights, dy, out;
+    double *parts; /* [sums n_parts n], or of router_z [n_parts] */
+    int64_t tokens, each, sums;
+    int32_t n, k, score, norm, groups, keep, n_parts, accumulate;
+    double eps, scale;
+} cuda_route_args;
+
+/* Choices [batch seq k], and rows [token groups owners slots width] where they have their slots; a
+ * token group is per_batch samples by per_seq places. map: of each row 1 + its choice; 0: none. */
+typedef struct cuda_slots_args {
+    cuda_view in, by, out, refused, most;
+    const int32_t *chosen, *slot;
+    int32_t *slot_out, *counts, *wanted, *map;
+    int64_t batch, seq, per_batch, per_seq, parts, slots, rows, width, balanced;
+    int32_t k, experts, each, owners, groups, of_token, accumulate;
+} cuda_slots_args;
+
+/* Loads of experts, and single numbers. */
+typedef struct cuda_load_args {
+    cuda_view ins[CUDA_MOST_NUMBERS], out;
+    int64_t n, rows, lo;
+    int32_t n_ins, recentre, accumulate;
+    double scale;
+} cuda_load_args;
+
+/* Products of each expert's rows: a [rows k] by b, of each expert [n k], or turned [k n]; of the
+ * gradient of weights a [rows m], b [rows n]. counts [groups experts]. list: of each run (a token
+ * group's rows of an expert) where they begin, how many they are, and the tiles of rows before it;
+ * then all tiles, then of each expert group of a token group the rows in use. */
+typedef struct cuda_grouped_args {
+    cuda_view a, b, out;
+    const int32_t *counts;
+    int32_t *list;
+    int64_t slots, rows, m, n, k;
+    int32_t groups, experts, each, accumulate, tile, turned, whole;
+} cuda_grouped_args;
 
 #endif

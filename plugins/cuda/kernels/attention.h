@@ -4,7 +4,7 @@
 #ifndef WEFT_CUDA_ATTENTION_H
 #define WEFT_CUDA_ATTENTION_H
 
-#include "kernel.h"
+#include "matrix.h"
 
 #define LOG2_E 1.44269504088896340736f
 
@@ -50,13 +50,7 @@ static __device__ inline bool is_clear(const cuda_attention_args &a, tile_range 
            k.segment_lo == k.segment_hi && q.segment_lo == k.segment_lo;
 }
 
-/* ---- tiles of bf16 in shared memory: [rows][D], words of 16 bytes xored with the row, so that
- * neither rows nor columns meet in one bank ---- */
-
-template <int D> static __device__ inline uint16_t *at(uint16_t *tile, int row, int column)
-{
-    return tile + row * D + (((column >> 3) ^ (row & 7)) << 3) + (column & 7);
-}
+/* ---- tiles of bf16 in shared memory ---- */
 
 /* Rows [from, from + N) of a [rows, step] matrix, d columns of them; zeros beyond either. They are
  * there behind copies_wait and a barrier. */
@@ -81,31 +75,6 @@ static __device__ inline void load_pair(uint16_t *stage, const uint16_t *x, cons
         return;
     load_tile<D, N>(stage, x, j * N, rows, step, d);
     load_tile<D, N>(stage + N * D, y, j * N, rows, step, d);
-}
-
-/* Operand A: 16 rows from `row` on, 16 columns from `column` on. */
-template <int D>
-static __device__ inline void load_a(uint32_t r[4], uint16_t *tile, int row, int column)
-{
-    int lane = (int)threadIdx.x & 31;
-    ldmatrix_x4(r, at<D>(tile, row + (lane & 15), column + (lane >> 4) * 8));
-}
-
-/* Operand B, transposed as it lies: tile[n][k]; 16 n from `row` on, 16 k from `column` on. r[0] and
- * r[1] are of the first 8 n, r[2] and r[3] of the others. */
-template <int D>
-static __device__ inline void load_b(uint32_t r[4], uint16_t *tile, int row, int column)
-{
-    int lane = (int)threadIdx.x & 31;
-    ldmatrix_x4(r, at<D>(tile, row + (lane >> 4) * 8 + (lane & 7), column + (lane >> 3 & 1) * 8));
-}
-
-/* Operand B as it lies: tile[k][n]; 16 k from `row` on, 16 n from `column` on. */
-template <int D>
-static __device__ inline void load_b_trans(uint32_t r[4], uint16_t *tile, int row, int column)
-{
-    int lane = (int)threadIdx.x & 31;
-    ldmatrix_x4_trans(r, at<D>(tile, row + (lane & 15), column + (lane >> 4) * 8));
 }
 
 /* s[16, N] = x[16 rows of its tile from `row` on] y[N rows]^T */
@@ -153,17 +122,6 @@ template <typename OP> static __device__ inline float quad_reduce(float x)
 {
     x = OP::of(x, __shfl_xor_sync(0xffffffffu, x, 1));
     return OP::of(x, __shfl_xor_sync(0xffffffffu, x, 2));
-}
-
-/* Two neighbouring results of a row, as its dtype has them. */
-static __device__ inline void put_pair(const cuda_view &v, int64_t i, float x, float y, bool add)
-{
-    if (v.dtype == WEFT_BF16 && !add && (i & 1) == 0) {
-        ((uint32_t *)v.data)[i / 2] = pack_bf16(x, y);
-    } else {
-        put_or_add(v, i, x, add);
-        put_or_add(v, i + 1, y, add);
-    }
 }
 
 /* Where head h of row i begins in [batch rows heads d]. */

@@ -12,14 +12,19 @@
     X(elementwise)                                                                                 \
     X(embedding)                                                                                   \
     X(float8)                                                                                      \
+    X(grouped)                                                                                     \
+    X(heads)                                                                                       \
+    X(load)                                                                                        \
     X(loss)                                                                                        \
     X(move)                                                                                        \
     X(norm)                                                                                        \
     X(narrow)                                                                                      \
     X(quantise)                                                                                    \
     X(rope)                                                                                        \
+    X(route)                                                                                       \
     X(rows)                                                                                        \
     X(scalar)                                                                                      \
+    X(slots)                                                                                       \
     X(sum)
 
 #define CUDA_KERNELS(X)                                                                            \
@@ -61,6 +66,28 @@
     X(float8, f8_inverse, 256)                                                                     \
     X(float8, f8_turn, 256)                                                                        \
     X(float8, f8_widen, 256)                                                                       \
+    X(grouped, grouped_list, 256)                                                                  \
+    X(grouped, grouped_clear, 256)                                                                 \
+    X(grouped, grouped_any, 256)                                                                   \
+    X(grouped, grouped_any_dw, 256)                                                                \
+    X(grouped, grouped_mma, 256)                                                                   \
+    X(grouped, grouped_mma_dx, 256)                                                                \
+    X(grouped, grouped_mma_dw, 256)                                                                \
+    X(heads, head_norm, 256)                                                                       \
+    X(heads, head_norm_dx, 256)                                                                    \
+    X(heads, head_norm_dw, 256)                                                                    \
+    X(heads, head_part, 256)                                                                       \
+    X(heads, head_place, 256)                                                                      \
+    X(heads, head_join, 256)                                                                       \
+    X(heads, head_sum, 256)                                                                        \
+    X(load, expert_load, 256)                                                                      \
+    X(load, load_peak, 256)                                                                        \
+    X(load, largest, 256)                                                                          \
+    X(load, bias_step, 256)                                                                        \
+    X(load, balance, 256)                                                                          \
+    X(load, balance_dp, 256)                                                                       \
+    X(load, scalar_sum, 32)                                                                        \
+    X(load, scalar_max, 32)                                                                        \
     X(loss, max_v, 256)                                                                            \
     X(loss, sumexp, 256)                                                                           \
     X(loss, sumexp_dx, 256)                                                                        \
@@ -104,6 +131,14 @@
     X(rope, angles, 256)                                                                           \
     X(rope, rope, 256)                                                                             \
     X(rope, rope_whole, 256)                                                                       \
+    X(route, route, 128)                                                                           \
+    X(route, route_dx, 256)                                                                        \
+    X(route, router_mean, 128)                                                                     \
+    X(route, router_share, 128)                                                                    \
+    X(route, router_sums, 256)                                                                     \
+    X(route, router_mean_dx, 256)                                                                  \
+    X(route, router_z, 256)                                                                        \
+    X(route, router_z_dx, 256)                                                                     \
     X(rows, take, 256)                                                                             \
     X(rows, cache, 256)                                                                            \
     X(rows, repeat_kv, 256)                                                                        \
@@ -113,6 +148,15 @@
     X(scalar, square_root, 32)                                                                     \
     X(scalar, clip, 32)                                                                            \
     X(scalar, lr_schedule, 32)                                                                     \
+    X(slots, assign_count, 256)                                                                    \
+    X(slots, assign_place, 256)                                                                    \
+    X(slots, slots_map, 256)                                                                       \
+    X(slots, slots_fill, 256)                                                                      \
+    X(slots, slots_spread, 256)                                                                    \
+    X(slots, slots_collect, 256)                                                                   \
+    X(slots, slots_combine, 256)                                                                   \
+    X(slots, slot_scale, 256)                                                                      \
+    X(slots, slot_dot, 256)                                                                        \
     X(sum, sum_parts, 256)                                                                         \
     X(sum, sumsq_parts, 256)                                                                       \
     X(sum, valid_parts, 256)                                                                       \

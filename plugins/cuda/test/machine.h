@@ -5,8 +5,8 @@
 
 #include <weft/weft.h>
 
-extern const weft_op *const adamw_ops[], *const tp_ops[], *const f8_ops[];
+extern const weft_op *const adamw_ops[], *const tp_ops[], *const f8_ops[], *const moe_ops[];
 
-static const weft_op *const *const machine_ops[] = {adamw_ops, tp_ops, f8_ops, NULL};
+static const weft_op *const *const machine_ops[] = {adamw_ops, tp_ops, f8_ops, moe_ops, NULL};
 
 #endif

@@ -9,6 +9,7 @@
 
 #include <cmocka.h>
 
+#include "trial_experts.h"
 #include "trial_ops.h"
 
 #include <math.h>
@@ -145,6 +146,71 @@ static void test_shared_heads(void **state)
         tensor_heads(trial_out(&t, halves[type], SIZES(2, 3, KV * d)), d, 0, KV * d);
         trial_check(&t);
     }
+}
+
+static void test_head_norms(void **state)
+{
+    static const struct {
+        const char *op, *ins;
+    } cases[] = {{"head_norm", "xw"}, {"head_norm_dx", "xwx"}, {"head_norm_dw", "xxw"}};
+    (void)state;
+    for (size_t c = 0; c < sizeof cases / sizeof *cases; c++)
+        EACH(int64_t, d, 1, 5, 64, 300)
+    EACH(int64_t, tokens, 0, 3, 90)
+    for (int type = 0; type < 2; type++) {
+        enum { HEADS = 3 };
+        trial t;
+        SAMPLE;
+        trial_init(&t, cases[c].op);
+        trial_real(&t, "eps", 1e-6);
+        t.tolerance = 1e-5;
+        for (const char *p = cases[c].ins; *p; p++) {
+            const bool x = *p == 'x';
+            weft_tensor *in =
+                trial_in(&t, x ? halves[type] : WEFT_F32, (uint64_t)(p - cases[c].ins) + 1,
+                         x ? SIZES(1, tokens, HEADS * d) : SIZES(d));
+            if (x)
+                tensor_heads(in, d, 0, HEADS * d);
+        }
+        if (c == 2)
+            trial_out(&t, WEFT_F32, SIZES(d));
+        else
+            tensor_heads(trial_out(&t, halves[type], SIZES(1, tokens, HEADS * d)), d, 0, HEADS * d);
+        trial_check(&t);
+    }
+}
+
+/* Of heads of `whole` elements those from `first` on; what all share is behind `width`. */
+static void test_parts_of_heads(void **state)
+{
+    static const int64_t parts[][3] = {
+        {0, 6, 10}, {6, 4, 10}, {3, 2, 9}, {8, 16, 264}, {0, 128, 192}};
+    enum { HEADS = 3 };
+    (void)state;
+    EACH(name, op, "head_part", "head_place", "head_join", "head_sum")
+    for (size_t c = 0; c < sizeof parts / sizeof *parts; c++)
+        for (int type = 0; type < 2; type++) {
+            const bool place = strcmp(op, "head_place") == 0, join = strcmp(op, "head_join") == 0,
+                       sum = strcmp(op, "head_sum") == 0;
+            const int64_t *p = parts[c], shared = p[2] - p[1], in = place || join ? p[1] : p[2],
+                          out = place || join ? p[2] : p[1];
+            trial t;
+            if ((join || sum) && p[0] > 0)
+                continue;
+            trial_init(&t, op);
+            trial_int(&t, "first", p[0]);
+            trial_int(&t, "width", p[1]);
+            trial_int(&t, "whole", p[2]);
+            tensor_heads(trial_in(&t, halves[type], 1, SIZES(2, 7, HEADS * in)), in, 0, HEADS * in);
+            if (join || sum)
+                trial_in(&t, halves[type], 2, SIZES(2, 7, shared));
+            if (sum)
+                trial_out(&t, halves[type], SIZES(2, 7, shared));
+            else
+                tensor_heads(trial_out(&t, halves[type], SIZES(2, 7, HEADS * out)), out, 0,
+                             HEADS * out);
+            trial_check(&t);
+        }
 }
 
 /* ---- 8 bits ---- */
@@ -414,6 +480,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_adamw),
         cmocka_unit_test(test_cache),
         cmocka_unit_test(test_shared_heads),
+        cmocka_unit_test(test_head_norms),
+        cmocka_unit_test(test_parts_of_heads),
         cmocka_unit_test(test_amax),
         cmocka_unit_test(test_quantise),
         cmocka_unit_test(test_scales),
@@ -425,6 +493,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_many_rows),
         cmocka_unit_test(test_whole_vocabulary),
         cmocka_unit_test(test_frequent_ids),
+        TRIAL_EXPERTS,
     };
     return trial_main(argc, argv, "cuda_kernels", tests, sizeof tests / sizeof *tests);
 }
