@@ -73,10 +73,44 @@ static void set_groups(weft_graph *g, double room)
 
 enum { MOST_BLOCKS = 1024 };
 
+/* Of each block one load, and of each of the pieces that overlap cuts it into the others. */
 typedef struct totals {
-    int n;
+    int blocks, pieces;
+    const weft_value *router[MOST_BLOCKS];
     weft_value *load[MOST_BLOCKS], *room[MOST_BLOCKS], *refused[MOST_BLOCKS];
 } totals;
+
+/* What stands behind a value that was brought elsewhere or stored in parts. */
+static weft_value *source_of(weft_value *v, const weft_op *op)
+{
+    while (v->node->op != op && v->node->n_ins > 0)
+        v = v->node->ins[0];
+    return v;
+}
+
+/* The weight of a block's router, which all its pieces have. */
+static const weft_value *router_of(const weft_node *assign)
+{
+    const weft_node *route = source_of(assign->ins[0], &moe_route)->node,
+                    *logits = route->n_ins > 0 ? route->ins[0]->node : NULL;
+    return logits && logits->n_ins > 1 ? source_of(logits->ins[1], NULL) : assign->outs[0];
+}
+
+static weft_node *next_assign(weft_node *n)
+{
+    while (n && n->op != &moe_assign)
+        n = n->next;
+    return n;
+}
+
+static bool is_last_piece(const weft_node *assign)
+{
+    const weft_value *router = router_of(assign);
+    for (weft_node *n = next_assign(assign->next); n; n = next_assign(n->next))
+        if (router_of(n) == router)
+            return false;
+    return true;
+}
 
 static bool may_overflow(const weft_node *assign)
 {
@@ -84,29 +118,51 @@ static bool may_overflow(const weft_node *assign)
     return m.slots < m.worst;
 }
 
+/* The place of the block in the list. */
+static int block_of(totals *t, const weft_node *assign)
+{
+    const weft_value *router = router_of(assign);
+    int i = 0;
+    while (i < t->blocks && t->router[i] != router)
+        i++;
+    if (i == t->blocks) {
+        t->router[t->blocks++] = router;
+        t->load[i] = NULL;
+    }
+    return i;
+}
+
 /* Right behind `assign`, in its block. */
 static void watch(weft_graph *g, weft_node *assign, int blocks, totals *t)
 {
+    const bool last = is_last_piece(assign);
+    const int i = block_of(t, assign);
     weft_graph_at(g, assign->next);
     weft_value *load =
         weft_accumulate(g, weft_add1(g, "expert_load", NULL, assign->outs[0]), WEFT_SUM);
-    weft_value *peak = weft_add1(g, "load_peak", NULL, load);
-    weft_set_real(g, peak, "scale", 1.0 / blocks);
-    t->load[t->n] = peak;
-    t->room[t->n] = weft_accumulate(g, weft_add1(g, "largest", NULL, assign->outs[3]), WEFT_MAX);
-    t->refused[t->n++] = weft_accumulate(g, weft_add1(g, "sum", NULL, assign->outs[2]), WEFT_SUM);
+    t->load[i] = t->load[i] ? weft_add2(g, "add", NULL, t->load[i], load) : load;
+    if (last) {
+        t->load[i] = weft_add1(g, "load_peak", NULL, t->load[i]);
+        weft_set_real(g, t->load[i], "scale", 1.0 / blocks);
+    }
+    t->room[t->pieces] =
+        weft_accumulate(g, weft_add1(g, "largest", NULL, assign->outs[3]), WEFT_MAX);
+    t->refused[t->pieces++] =
+        weft_accumulate(g, weft_add1(g, "sum", NULL, assign->outs[2]), WEFT_SUM);
     weft_graph_at(g, NULL);
 }
 
-static int count_assigned(const weft_graph *g, weft_node **last)
+/* How many are assigned, of how many blocks. */
+static int count_assigned(const weft_graph *g, weft_node **last, int *blocks)
 {
-    int blocks = 0;
-    for (weft_node *n = weft_graph_first(g); n; n = n->next)
-        if (n->op == &moe_assign) {
-            blocks++;
-            *last = n;
-        }
-    return blocks;
+    int pieces = 0;
+    *blocks = 0;
+    for (weft_node *n = next_assign(weft_graph_first(g)); n; n = next_assign(n->next)) {
+        pieces++;
+        *blocks += is_last_piece(n);
+        *last = n;
+    }
+    return pieces;
 }
 
 enum { AT_ONCE = 32 }; /* operands of one node */
@@ -125,15 +181,14 @@ static weft_value *join(weft_graph *g, const char *op, const char *name, int n, 
 
 static void report(weft_graph *g, int blocks, const weft_node *last, totals *t)
 {
-    for (weft_node *n = weft_graph_first(g), *next; n; n = next) {
-        next = n->next;
-        if (n->op == &moe_assign)
-            watch(g, n, blocks, t);
+    for (weft_node *n = next_assign(weft_graph_first(g)), *next; n; n = next) {
+        next = next_assign(n->next);
+        watch(g, n, blocks, t);
     }
     weft_graph_set_block(g, WEFT_BLOCK_NONE);
-    weft_add_report(g, "moe.load", join(g, "scalar_sum", "moe.load", t->n, t->load));
-    weft_add_report(g, "moe.room", join(g, "scalar_max", "moe.room", t->n, t->room));
-    weft_value *refused = join(g, "scalar_sum", "moe.refused", t->n, t->refused);
+    weft_add_report(g, "moe.load", join(g, "scalar_sum", "moe.load", t->blocks, t->load));
+    weft_add_report(g, "moe.room", join(g, "scalar_max", "moe.room", t->pieces, t->room));
+    weft_value *refused = join(g, "scalar_sum", "moe.refused", t->pieces, t->refused);
     if (may_overflow(last))
         weft_add_refusal(
             g, "moe.refused", refused,
@@ -148,14 +203,15 @@ static void report(weft_graph *g, int blocks, const weft_node *last, totals *t)
 void moe_place(void *self, weft_graph *g)
 {
     weft_node *last = NULL;
-    const int blocks = count_assigned(g, &last);
+    int blocks;
+    const int pieces = count_assigned(g, &last, &blocks);
     const bool trains = weft_graph_mode(g) == WEFT_MODE_TRAIN;
     (void)self;
-    if (!blocks)
+    if (!pieces)
         return;
-    if (blocks > MOST_BLOCKS) {
+    if (pieces > MOST_BLOCKS) {
         weft_graph_fail(g, WEFT_ERR_INPUT, WEFT_NOWHERE, "moe: %d blocks of experts; %d at most",
-                        blocks, MOST_BLOCKS);
+                        pieces, MOST_BLOCKS);
         return;
     }
     set_groups(g, trains ? weft_node_real(last, "room") : 0);
@@ -188,23 +244,28 @@ static weft_value *load_of(const weft_node *assign)
     return NULL;
 }
 
-/* What stands behind a value that was brought elsewhere or stored in parts. */
-static weft_value *source_of(weft_value *v, const weft_op *op)
-{
-    while (v->node->op != op && v->node->n_ins > 0)
-        v = v->node->ins[0];
-    return v;
-}
-
-static void learn(weft_graph *g, const weft_node *assign)
+static weft_value *bias_of(const weft_node *assign)
 {
     const weft_node *route = source_of(assign->ins[0], &moe_route)->node;
-    const double rate = weft_node_real(route, "bias_rate");
-    if (route->op != &moe_route || route->n_ins < 2)
+    return route->op == &moe_route && route->n_ins > 1 ? source_of(route->ins[1], NULL) : NULL;
+}
+
+/* Once for all pieces of a block. */
+static void learn(weft_graph *g, weft_node *assign)
+{
+    const weft_node *route = source_of(assign->ins[0], &moe_route)->node;
+    weft_value *bias = bias_of(assign), *load = NULL;
+    for (weft_node *n = next_assign(weft_graph_first(g)); n && bias; n = next_assign(n->next)) {
+        if (bias_of(n) != bias || n->phase != WEFT_FORWARD)
+            continue;
+        if (!load && n != assign)
+            return;
+        load = load ? weft_add2(g, "add", NULL, load, load_of(n)) : load_of(n);
+    }
+    if (!bias)
         return;
-    weft_value *bias = source_of(route->ins[1], NULL);
-    weft_value *next = weft_add2(g, "bias_step", NULL, bias, load_of(assign));
-    weft_set_real(g, next, "rate", rate);
+    weft_value *next = weft_add2(g, "bias_step", NULL, bias, load);
+    weft_set_real(g, next, "rate", weft_node_real(route, "bias_rate"));
     weft_set_int(g, next, "recentre", weft_node_int(route, "recentre"));
     weft_set_update(g, bias, next);
 }
@@ -212,7 +273,7 @@ static void learn(weft_graph *g, const weft_node *assign)
 void moe_learn(void *self, weft_graph *g)
 {
     (void)self;
-    for (weft_node *n = weft_graph_first(g); n; n = n->next)
-        if (n->op == &moe_assign && n->phase == WEFT_FORWARD)
+    for (weft_node *n = next_assign(weft_graph_first(g)); n; n = next_assign(n->next))
+        if (n->phase == WEFT_FORWARD)
             learn(g, n);
 }
