@@ -17,6 +17,8 @@ plugins_moe_moe_la_LIBADD = plugins/moe/libmoe.la $(PLUGIN_LIBS)
 plugins_moe_moe_la_LDFLAGS = $(AM_LDFLAGS) $(OPENMP_CFLAGS)
 
 nobase_dist_doc_DATA += plugins/moe/README.md
+# What bench/peer asks Transformers.
+EXTRA_DIST += bench/torch_first_loss.py
 
 check_PROGRAMS += plugins/moe/test/test_slots
 plugins_moe_test_test_slots_LDADD = plugins/moe/libmoe.la $(TEST_LIBS)
