@@ -182,7 +182,9 @@ static __device__ inline void put_tile(const cuda_grouped_args &a, const float s
                                        const tile_place &p, int64_t base)
 {
     const int i = (int)threadIdx.x / 16 * 4, j = (int)threadIdx.x % 16 * 4;
+#pragma unroll
     for (int m = 0; m < 4; m++)
+#pragma unroll
         for (int n = 0; n < 4; n++)
             if (p.row + i + m < p.end && p.column + j + n < a.n)
                 put_or_add(a.out, base + (p.row + i + m) * a.n + p.column + j + n, sum[m][n],
