@@ -164,6 +164,7 @@ static void test_head_norms(void **state)
         trial_init(&t, cases[c].op);
         trial_real(&t, "eps", 1e-6);
         t.tolerance = 1e-5;
+        t.size = 1; /* of one element nothing is left of dx */
         for (const char *p = cases[c].ins; *p; p++) {
             const bool x = *p == 'x';
             weft_tensor *in =
