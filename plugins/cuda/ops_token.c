@@ -371,17 +371,18 @@ static weft_status launch_amax(const weft_call *call, cuda_quantise_args *a, wef
 
 weft_status cuda_quantise_launch(const weft_call *call, weft_error *err)
 {
+    const bool scale = is(call, "float8_scale");
     cuda_quantise_args a = {.x = cuda_view_of(&call->ins[0]),
                             .out = cuda_view_of(&call->outs[0]),
                             .n = weft_tensor_count(&call->ins[0]),
-                            .power_of_two = weft_call_int(call, "power_of_two") != 0};
-    a.keep = kept_dims(call, &a.width);
+                            .power_of_two = scale && weft_call_int(call, "power_of_two") != 0};
+    a.keep = scale ? CUDA_KEEP_NONE : kept_dims(call, &a.width);
     if (is(call, "float8_amax"))
         return launch_amax(call, &a, err);
     weft_dtype dtype = weft_dtype_find(weft_call_text(call, "dtype"));
     a.most = weft_dtype_max(dtype);
     a.e5m2 = dtype == WEFT_F8E5M2;
-    if (is(call, "float8_scale"))
+    if (scale)
         return cuda_launch(call->queue, CUDA_KERNEL_f8_scale, &a, cuda_chunk_blocks(8 * a.n), err);
     a.scale = cuda_view_of(&call->ins[1]);
     return cuda_launch(call->queue, CUDA_KERNEL_quantise, &a, cuda_chunk_blocks(a.n), err);
