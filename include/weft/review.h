@@ -35,6 +35,9 @@ enum { WEFT_MOST_ROUNDS = 32 };
  * error, which names both. Names begin with the plugin's own, as "ac keep", unless several are to
  * agree on them. */
 weft_status weft_plan_ask(weft_plan *plan, const char *what, const char *value, weft_error *err);
+/* The same of what this plan has already, so that no round follows for it: it is shown, kept and
+ * compared. */
+weft_status weft_plan_settle(weft_plan *plan, const char *what, const char *value, weft_error *err);
 /* From passes, services and reviews: what `what` is asked to be; NULL: nobody has asked for it, as
  * in the first round, and in plans without training. Lives until the next round begins. */
 const char *weft_asked(const struct weft_host *host, const char *what);

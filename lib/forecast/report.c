@@ -642,8 +642,9 @@ void weft_plan_print(const weft_plan *plan, bool times, weft_text *text)
     weft_text_add(text, " instructions\n");
     print_wraps(plan, text);
     print_passes(plan, times, text);
-    if (plan->round)
-        weft_text_print(text, "asked for by reviews, of %d plans\n", plan->round + 1);
+    if (plan->plugins->asked)
+        weft_text_print(text, "asked for by reviews, of %d plan%s\n", plan->round + 1,
+                        plan->round ? "s" : "");
     print_asked(plan->plugins->asked, text);
     print_notes(plan->graphs[WEFT_MODE_TRAIN], text);
 }

@@ -66,14 +66,25 @@ static weft_status ask(weft_plugins *plugins, const char *by, const char *what, 
 }
 
 /* Refused requests count whatever the review makes of them. */
-weft_status weft_plan_ask(weft_plan *p, const char *what, const char *value, weft_error *err)
+static weft_status record(weft_plan *p, const char *what, const char *value, bool again,
+                          weft_error *err)
 {
     const weft_request *r = find(p->plugins, what);
     if (r && strcmp(r->value, value) == 0)
         return WEFT_OK;
-    p->again = true;
+    p->again = p->again || again;
     p->refused = p->refused ? p->refused : ask(p->plugins, p->reviewer, what, value, err);
     return p->refused;
+}
+
+weft_status weft_plan_ask(weft_plan *p, const char *what, const char *value, weft_error *err)
+{
+    return record(p, what, value, true, err);
+}
+
+weft_status weft_plan_settle(weft_plan *p, const char *what, const char *value, weft_error *err)
+{
+    return record(p, what, value, false, err);
 }
 
 /* ---- another rank, planned for this alone ---- */

@@ -49,12 +49,26 @@ static weft_status time_of(const weft_plan *plan, double *seconds, weft_error *e
     return s;
 }
 
-static weft_status ask(weft_plan *plan, int pieces, const char *why, weft_error *err)
+typedef weft_status asks(weft_plan *plan, const char *what, const char *value, weft_error *err);
+
+static weft_status ask(weft_plan *plan, asks *how, int pieces, const char *why, weft_error *err)
 {
     char *value = weft_format("%d%s", pieces, why);
-    weft_status s = value ? weft_plan_ask(plan, ASKED, value, err) : weft_fail_memory(err);
+    weft_status s = value ? how(plan, ASKED, value, err) : weft_fail_memory(err);
     weft_free(value);
     return s;
+}
+
+/* The best of what was tried. The plan that was made last may be it. */
+static weft_status settle(const overlap *o, weft_plan *plan, int now, const char *why,
+                          weft_error *err)
+{
+    const char *none = o->best == 1 ? ": no number of pieces is faster" : "";
+    return ask(plan, now == o->best ? weft_plan_settle : weft_plan_ask, o->best,
+               *why       ? why
+               : now == 1 ? ""
+                          : none,
+               err);
 }
 
 /* Why nothing else than one piece is tried; empty: it is. */
@@ -103,12 +117,7 @@ weft_status overlap_review(overlap *o, weft_plan *plan, weft_error *err)
     while (next <= 4 && !overlap_fits(o, g, next))
         next *= 2;
     if (!*why && next <= 4 && o->best == now)
-        return ask(plan, next, "", err);
+        return ask(plan, weft_plan_ask, next, "", err);
     o->tried = -1;
-    return now == 1 || o->best != now ? ask(plan, o->best,
-                                            *why           ? why
-                                            : o->best == 1 ? ": no number of pieces is faster"
-                                                           : "",
-                                            err)
-                                      : WEFT_OK;
+    return settle(o, plan, now, why, err);
 }
