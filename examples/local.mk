@@ -2,6 +2,7 @@
 nobase_dist_doc_DATA += \
 	examples/405b-plan.ini \
 	examples/405b-pp-plan.ini \
+	examples/70b-overlap-plan.ini \
 	examples/70b-plan.ini \
 	examples/8b-1m-plan.ini \
 	examples/30b-a3b-plan.ini \
