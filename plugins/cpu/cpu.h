@@ -101,6 +101,7 @@ typedef weft_status cpu_launch(const weft_call *call, weft_error *err);
     OP(float8_add_rms_norm_rows)                                                                   \
     OP(float8_silu_mul)                                                                            \
     OP(float8_silu_mul_amax)                                                                       \
+    OP(float8_silu_mul_dx_amax)                                                                    \
     OP(float8_silu_mul_rows)                                                                       \
     OP(float8_quantise_amax)                                                                       \
     OP(float8_quantise_rows)                                                                       \

@@ -206,6 +206,7 @@ const weft_kernel cpu_kernels[] = {
     NARROW(add_rms_norm_rows, "hhh>hqf", accepts_rows),
     NARROW(silu_mul, "hhf>q", accepts_scale),
     NARROW(silu_mul_amax, "hhf>qf", accepts_scale),
+    NARROW(silu_mul_dx_amax, "hhhff>qfqf", accepts_scale),
     NARROW(silu_mul_rows, "hh>qf", accepts_rows),
     NARROW(quantise_amax, "hf>qf", accepts_scale),
     NARROW(quantise_rows, "h>qf", accepts_rows),

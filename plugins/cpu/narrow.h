@@ -153,3 +153,43 @@ NARROW(silu_mul_rows, NARROW_SILU, 0, true)
 NARROW(quantise_amax, NARROW_GIVEN, 0, false)
 NARROW(quantise_rows, NARROW_GIVEN, 0, true)
 #undef NARROW
+
+/* ---- both gradients of silu_mul, each by its scale ---- */
+
+static void narrow_gradients(const weft_call *call, int64_t at, int64_t n, uint32_t most[2])
+{
+    float room[2][CPU_BLOCK];
+    weft_tensor ins[3], made[2];
+    weft_call make = *call;
+    for (int i = 0; i < 3; i++)
+        ins[i] = tensor_from(&call->ins[i], at);
+    for (int i = 0; i < 2; i++)
+        made[i] = (weft_tensor){.data = room[i], .dtype = call->ins[0].dtype};
+    make.ins = ins;
+    make.outs = made;
+    make.accumulate = false;
+    silu_mul_dx_block(&make, 0, n);
+    for (int i = 0; i < 2; i++) {
+        const weft_tensor *q = &call->outs[2 * i];
+        most[i] = narrow_block(&made[i], n, ((const float *)call->ins[3 + i].data)[0],
+                               q->dtype == WEFT_F8E5M2, (uint8_t *)q->data + at);
+    }
+}
+
+static weft_status launch_float8_silu_mul_dx_amax(const weft_call *call, weft_error *err)
+{
+    const int64_t count = weft_tensor_count(&call->ins[0]);
+    uint32_t gate = 0, up = 0;
+    (void)err;
+#pragma omp parallel for schedule(static) num_threads(team(call, 4 * count)) reduction(max         \
+                                                                                       : gate, up)
+    for (int64_t at = 0; at < count; at += CPU_BLOCK) {
+        uint32_t most[2];
+        narrow_gradients(call, at, least(CPU_BLOCK, count - at), most);
+        gate = most[0] > gate ? most[0] : gate;
+        up = most[1] > up ? most[1] : up;
+    }
+    memcpy(call->outs[1].data, &gate, sizeof gate);
+    memcpy(call->outs[3].data, &up, sizeof up);
+    return WEFT_OK;
+}

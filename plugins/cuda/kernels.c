@@ -199,6 +199,7 @@ const weft_kernel cuda_kernels[] = {
     NARROW(add_rms_norm_rows, "hhh>hqf"),
     NARROW(silu_mul, "hhf>q"),
     NARROW(silu_mul_amax, "hhf>qf"),
+    NARROW(silu_mul_dx_amax, "hhhff>qfqf"),
     NARROW(silu_mul_rows, "hh>qf"),
     NARROW(quantise_amax, "hf>qf"),
     NARROW(quantise_rows, "h>qf"),

@@ -10,13 +10,15 @@ typedef struct shape {
     int wide;        /* operands before the scale */
     bool norm, rows; /* rows: each has a scale, which is made here */
     bool amax;       /* is the largest magnitude asked for? */
+    bool pair;       /* two gradients, each with a scale and a maximum */
 } shape;
 
 static shape shape_of(const weft_call *call)
 {
     const char *op = call->op->name;
     shape s = {.sum = strstr(op, "add_") != NULL, .norm = strstr(op, "rms_norm") != NULL};
-    s.wide = strstr(op, "quantise") ? 1 : 2 + s.sum;
+    s.pair = strstr(op, "_dx_") != NULL;
+    s.wide = strstr(op, "quantise") ? 1 : 2 + (s.sum || s.pair);
     s.rows = call->n_ins == s.wide;
     s.amax = !s.rows && call->n_outs > 1 + s.sum;
     return s;
@@ -61,7 +63,7 @@ static int64_t blocks_of(const weft_call *call, const shape *s)
 size_t cuda_narrow_workspace(const weft_call *call)
 {
     const shape s = shape_of(call);
-    return s.amax ? (size_t)blocks_of(call, &s) * sizeof(float) : 0;
+    return s.amax ? (size_t)blocks_of(call, &s) * sizeof(float) * (s.pair ? 2 : 1) : 0;
 }
 
 static cuda_narrow_args narrow_args(const weft_call *call, const shape *s)
@@ -84,6 +86,11 @@ static cuda_narrow_args narrow_args(const weft_call *call, const shape *s)
         a.of.dy = cuda_view_of(&call->ins[1]);
         a.of.sum = cuda_view_of(&call->outs[0]);
     }
+    if (s->pair) {
+        a.of.dy = cuda_view_of(&call->ins[2]);
+        a.other_scale = call->ins[4].data;
+        a.other = call->outs[2].data;
+    }
     return a;
 }
 
@@ -91,31 +98,41 @@ static cuda_kernel kernel_of(const shape *s, int64_t width)
 {
     if (s->norm)
         return width > 16 * CUDA_THREADS ? CUDA_KERNEL_narrow_norm_4 : CUDA_KERNEL_narrow_norm_2;
+    if (s->pair)
+        return CUDA_KERNEL_narrow_silu_mul_dx;
     if (s->wide == 1)
         return s->rows ? CUDA_KERNEL_narrow_given_rows : CUDA_KERNEL_narrow_given;
     return s->rows ? CUDA_KERNEL_narrow_silu_mul_rows : CUDA_KERNEL_narrow_silu_mul;
+}
+
+/* The largest of what blocks have seen, into result i; first: the first block's. */
+static weft_status find_most(const weft_call *call, int i, float *first, int64_t n, weft_error *err)
+{
+    const cuda_quantise_args a = {.out = cuda_view_of(&call->outs[i]), .parts = first, .n = n};
+    return cuda_launch(call->queue, CUDA_KERNEL_amax_of_parts, &a, 1, err);
 }
 
 weft_status cuda_narrow_launch(const weft_call *call, weft_error *err)
 {
     const shape form = shape_of(call);
     const cuda_narrow_args a = narrow_args(call, &form);
-    const cuda_quantise_args parts = {.out = cuda_view_of(&call->outs[call->n_outs - 1]),
-                                      .parts = a.parts,
-                                      .n = blocks_of(call, &form)};
+    const int64_t blocks = blocks_of(call, &form);
     weft_status s = cuda_check_workspace(call, cuda_narrow_workspace(call), err);
     if (!s)
-        s = cuda_launch(call->queue, kernel_of(&form, a.of.width), &a, blocks_of(call, &form), err);
-    return s || !form.amax ? s
-                           : cuda_launch(call->queue, CUDA_KERNEL_amax_of_parts, &parts, 1, err);
+        s = cuda_launch(call->queue, kernel_of(&form, a.of.width), &a, blocks, err);
+    if (!s && form.amax)
+        s = find_most(call, form.sum + 1, a.parts, blocks, err);
+    if (!s && form.pair)
+        s = find_most(call, 3, a.parts + blocks, blocks, err);
+    return s;
 }
 
-/* A launch more for the maximum of all blocks; rows that are not held are made twice. */
+/* A launch more for each maximum of all blocks; rows that are not held are made twice. */
 weft_kernel_work cuda_narrow_work(const weft_call *call)
 {
     const shape form = shape_of(call);
     const bool twice = form.rows && !form.norm;
-    weft_kernel_work w = {.launches = 1 + form.amax, .dtype = WEFT_F32};
+    weft_kernel_work w = {.launches = 1 + form.amax + form.pair, .dtype = WEFT_F32};
     for (int i = 0; i < call->n_ins + call->n_outs; i++) {
         const weft_tensor *t = i < call->n_ins ? &call->ins[i] : &call->outs[i - call->n_ins];
         w.bytes += (double)weft_tensor_count(t) * (double)weft_dtype_size(t->dtype) *

@@ -85,6 +85,7 @@ extern const weft_kernel f8_cpu_kernels[];
     X(rms_norm_rows)                                                                               \
     X(rms_norm_amax)                                                                               \
     X(rms_norm)                                                                                    \
+    X(silu_mul_dx_amax)                                                                            \
     X(silu_mul_rows)                                                                               \
     X(silu_mul_amax)                                                                               \
     X(silu_mul)                                                                                    \

@@ -202,6 +202,9 @@ void f8_joint(void *self, weft_graph *g)
             remember(g, host->params, &m, n->outs[0]);
         s = weft_graph_status(g);
     }
+    for (int i = 0; i < m.n && !s;
+         i++) /* nobody asks any more, and what differs cannot be joined */
+        weft_set_text(g, m.list[i], "history", "");
     weft_graph_set_block(g, WEFT_BLOCK_NONE);
     weft_free(m.list);
 }

@@ -113,6 +113,42 @@ static weft_status silu_mul_plain(const weft_call *call, weft_error *err)
     return plain(call, make_silu_mul, err);
 }
 
+/* Both gradients of silu_mul. */
+static void make_silu_mul_dx(const weft_call *call, const weft_tensor *gate, const weft_tensor *up)
+{
+    for (int64_t i = 0; i < weft_tensor_count(gate); i++) {
+        const double g = weft_tensor_get(&call->ins[0], i), s = 1.0 / (1.0 + exp(-g)),
+                     dy = weft_tensor_get(&call->ins[2], i);
+        weft_tensor_set(gate, i,
+                        dy * weft_tensor_get(&call->ins[1], i) * s * (1.0 + g * (1.0 - s)));
+        weft_tensor_set(up, i, dy * g * s);
+    }
+}
+
+/* g, u, dy and two scales -> q and the largest magnitude, of each gradient. */
+static weft_status silu_mul_dx_plain(const weft_call *call, weft_error *err)
+{
+    const size_t size = (size_t)weft_tensor_count(&call->ins[0]),
+                 bytes = size * weft_dtype_size(call->ins[0].dtype);
+    weft_tensor made[] = {call->ins[0], call->ins[0]};
+    if (call->accumulate)
+        return cannot_accumulate(call, err);
+    char *room = weft_alloc(2 * bytes + 1);
+    if (!room)
+        return weft_fail_memory(err);
+    made[0].data = room;
+    made[1].data = room + bytes;
+    make_silu_mul_dx(call, &made[0], &made[1]);
+    weft_status s = WEFT_OK;
+    for (int i = 0; i < 2 && !s; i++) {
+        const weft_tensor ins[] = {made[i], call->ins[3 + i]};
+        s = run(&f8_op_amax, call, ins, 1, &call->outs[2 * i + 1], err);
+        s = s ? s : run(&f8_op_quantise, call, ins, 2, &call->outs[2 * i], err);
+    }
+    weft_free(room);
+    return s;
+}
+
 /* What is there already. */
 static weft_status quantise_plain(const weft_call *call, weft_error *err)
 {
@@ -154,6 +190,16 @@ static weft_status infer(weft_graph *graph, weft_node *node, weft_error *err)
 static weft_status infer_rows(weft_graph *graph, weft_node *node, weft_error *err)
 {
     return infer_of(graph, node, node->ins[0]->n_dims - 1, err);
+}
+
+static weft_status infer_pair(weft_graph *graph, weft_node *node, weft_error *err)
+{
+    weft_status s = infer(graph, node, err);
+    if (s)
+        return s;
+    look_like(node->outs[2], node->ins[0], node->ins[0]->n_dims, node->outs[0]->dtype);
+    look_like(node->outs[3], node->ins[0], 0, WEFT_F32);
+    return WEFT_OK;
 }
 
 #define QUANTISED "q = float8_quantise(y, s)"
@@ -224,4 +270,18 @@ const weft_op f8_op_quantise_rows = {
     .flags = WEFT_OP_ROUNDS,
     .infer = infer_rows,
     .plain = quantise_plain,
+};
+
+/* Each gradient has a scale of its own. */
+const weft_op f8_op_silu_mul_dx_amax = {
+    .name = "float8_silu_mul_dx_amax",
+    .summary = "both gradients of silu_mul, in 8 bits by scales that are known, and their largest "
+               "magnitudes",
+    .rule = "*, *, *, ,  -> *, , *, ",
+    .pattern = "g u y s t -> p m q k; a b = silu_mul_dx(g, u, y); m = float8_amax(a); "
+               "p = float8_quantise(a, s); k = float8_amax(b); q = float8_quantise(b, t)",
+    .attrs = "keep, history, dtype, places",
+    .flags = WEFT_OP_MAX | WEFT_OP_ROUNDS,
+    .infer = infer_pair,
+    .plain = silu_mul_dx_plain,
 };

@@ -61,8 +61,8 @@ static const int64_t *sizes_of(const weft_tensor *t, int64_t sizes[WEFT_MAX_DIMS
 
 /* By the machine's kernel; the numbers of float8 itself, which are the same everywhere, by the
  * plain one. */
-static void run_member(const char *op, const example *e, int variant, const weft_tensor *ins,
-                       int n_ins, const weft_tensor *out)
+static void run_member_of(const char *op, const example *e, int variant, const weft_tensor *ins,
+                          int n_ins, const weft_tensor *outs, int n_outs)
 {
     int64_t sizes[WEFT_MAX_DIMS + 1];
     weft_error err = {0};
@@ -77,20 +77,45 @@ static void run_member(const char *op, const example *e, int variant, const weft
     for (int i = 0; i < n_ins; i++)
         memcpy(trial_in(&t, ins[i].dtype, 1, sizes_of(&ins[i], sizes))->data, ins[i].data,
                bytes_of(&ins[i]));
-    trial_out(&t, out->dtype, sizes_of(out, sizes));
+    for (int i = 0; i < n_outs; i++)
+        trial_out(&t, outs[i].dtype, sizes_of(&outs[i], sizes));
     const weft_call call = {.op = t.op,
                             .attrs = t.attrs,
                             .n_attrs = t.n_attrs,
                             .n_ins = n_ins,
-                            .n_outs = 1,
+                            .n_outs = n_outs,
                             .ins = t.ins,
                             .outs = t.outs};
     if (t.kernel)
         trial_run(&t, variant, 0, false);
     else
         assert_int_equal(t.op->plain(&call, &err), WEFT_OK);
-    memcpy(out->data, t.outs[0].data, bytes_of(out));
+    for (int i = 0; i < n_outs; i++)
+        memcpy(outs[i].data, t.outs[i].data, bytes_of(&outs[i]));
     trial_release(&t);
+}
+
+static void run_member(const char *op, const example *e, int variant, const weft_tensor *ins,
+                       int n_ins, const weft_tensor *out)
+{
+    run_member_of(op, e, variant, ins, n_ins, out, 1);
+}
+
+/* Of silu_mul_dx, whose two results are narrowed each by its scale. */
+static void run_pair(const trial *t, const example *e, int variant, const weft_tensor *outs)
+{
+    weft_tensor made[] = {t->ins[0], t->ins[0]};
+    for (int i = 0; i < 2; i++) {
+        made[i].data = weft_alloc(bytes_of(&made[i]) + 1);
+        assert_non_null(made[i].data);
+    }
+    run_member_of("silu_mul_dx", e, variant, t->ins, 3, made, 2);
+    for (int i = 0; i < 2; i++) {
+        const weft_tensor narrowed[] = {made[i], t->ins[3 + i]};
+        run_member("float8_amax", e, variant, &made[i], 1, &outs[2 * i + 1]);
+        run_member("float8_quantise", e, variant, narrowed, 2, &outs[2 * i]);
+        weft_free(made[i].data);
+    }
 }
 
 /* What t's op makes, into outs. */
@@ -98,6 +123,10 @@ static void run_members(const trial *t, const example *e, int variant, const wef
 {
     const int sum = sums(e);
     const weft_tensor *q = &outs[sum];
+    if (is(e, "silu_mul_dx")) {
+        run_pair(t, e, variant, outs);
+        return;
+    }
     const weft_tensor made[] = {sum ? outs[0] : t->ins[0], t->ins[1 + sum]};
     weft_tensor y = t->ins[0];
     y.data = weft_alloc(bytes_of(&y) + 1);
@@ -122,7 +151,8 @@ static void run_members(const trial *t, const example *e, int variant, const wef
 static void make(trial *t, const example *e)
 {
     char op[64];
-    const bool silu = is(e, "silu_mul"), norm = !silu && !is(e, "quantise");
+    const bool pair = is(e, "silu_mul_dx"), silu = pair || is(e, "silu_mul"),
+               norm = !silu && !is(e, "quantise");
     snprintf(op, sizeof op, "float8_%s%s", e->made, e->form);
     trial_init(t, op);
     t->launcher = t->op->name;
@@ -132,10 +162,17 @@ static void make(trial *t, const example *e)
         weft_tensor_set(x, e->width / 2, e->special);
     if (sums(e) || silu)
         trial_in(t, e->x, 2, SIZES(2, e->rows, e->width));
+    if (pair)
+        trial_in(t, e->x, 3, SIZES(2, e->rows, e->width));
     if (norm)
         trial_in(t, WEFT_F32, 3, SIZES(e->width));
     if (!by_rows(e))
         weft_tensor_set(trial_in(t, WEFT_F32, 4, SIZES(-1)), 0, 300.0);
+    if (pair) {
+        weft_tensor_set(trial_in(t, WEFT_F32, 5, SIZES(-1)), 0, 20.0);
+        trial_out(t, e->q, SIZES(2, e->rows, e->width));
+        trial_out(t, WEFT_F32, SIZES(-1));
+    }
     if (sums(e))
         trial_out(t, e->x, SIZES(2, e->rows, e->width));
     trial_out(t, e->q, SIZES(2, e->rows, e->width));
@@ -224,4 +261,5 @@ void trial_test_narrowed(void **state)
     EACH(name, form, "", "_amax", "_rows")
     if (*form || strcmp(made, "quantise") != 0) /* which alone is not joined */
         compare_all(made, form);
+    compare_all("silu_mul_dx", "_amax");
 }

@@ -162,12 +162,13 @@ typedef struct cuda_quantise_args {
 
 /* Made and narrowed at once: rows of a norm, with `sum` also added first, or of silu_mul of x and
  * w, all bf16. scale: of all; NULL: each row's, which goes to `scales`. parts: a maximum of each
- * block; NULL: nobody asks. */
+ * block; NULL: nobody asks. Of the gradients of silu_mul, dy being beside x and w, `other` is that
+ * of w, by a scale of its own, and its maxima are behind those of x. */
 typedef struct cuda_narrow_args {
     cuda_norm_args of;
-    const float *scale;
+    const float *scale, *other_scale;
     float *scales, *parts;
-    uint8_t *out;
+    uint8_t *out, *other;
     int32_t e5m2, power_of_two;
     double most; /* the dtype's largest number */
 } cuda_narrow_args;

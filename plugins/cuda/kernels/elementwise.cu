@@ -135,12 +135,7 @@ template <bool WHOLE> static __device__ inline void silu_mul_dx_of(const cuda_el
         widen8(raw[0], gate);
         widen8(raw[1], up);
         widen8(raw[2], dy);
-        EACH8(k)
-        {
-            float s = sigmoid(gate[k]);
-            dgate[k] = dy[k] * up[k] * s * (1.0f + gate[k] * (1.0f - s));
-            dup[k] = dy[k] * gate[k] * s;
-        }
+        silu_mul_gradients(gate, up, dy, dgate, dup);
         RESULT_OF(i, dgate, was);
         store8_sum<WHOLE>(a.outs[1], i, a.n, dup, false, was);
     }

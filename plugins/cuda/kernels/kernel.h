@@ -228,6 +228,18 @@ static __device__ inline float sigmoid(float x)
     return reciprocal_fast(1.0f + expf(-x));
 }
 
+/* Of silu(gate) * up. */
+static __device__ inline void silu_mul_gradients(const float gate[8], const float up[8],
+                                                 const float dy[8], float dgate[8], float dup[8])
+{
+    EACH8(k)
+    {
+        float s = sigmoid(gate[k]);
+        dgate[k] = dy[k] * up[k] * s * (1.0f + gate[k] * (1.0f - s));
+        dup[k] = dy[k] * gate[k] * s;
+    }
+}
+
 /* ---- who does what ---- */
 
 /* Where this thread begins in a walk of the grid over chunks of 8, and its step. */

@@ -117,6 +117,7 @@
     X(narrow, narrow_norm_2, 256)                                                                  \
     X(narrow, narrow_norm_4, 256)                                                                  \
     X(narrow, narrow_silu_mul, 256)                                                                \
+    X(narrow, narrow_silu_mul_dx, 256)                                                             \
     X(narrow, narrow_silu_mul_rows, 256)                                                           \
     X(narrow, narrow_given, 256)                                                                   \
     X(narrow, narrow_given_rows, 256)                                                              \

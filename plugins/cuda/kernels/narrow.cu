@@ -160,3 +160,28 @@ WEFT_KERNEL(narrow_given_rows, cuda_narrow_args, CUDA_THREADS)
 {
     narrow_rows<given>(a);
 }
+
+/* ---- both gradients of silu_mul, each by its scale ---- */
+
+WEFT_KERNEL(narrow_silu_mul_dx, cuda_narrow_args, CUDA_THREADS)
+{
+    const int64_t n = a.of.rows * a.of.width;
+    cuda_narrow_args other = a;
+    other.out = a.other;
+    other.parts = a.parts + gridDim.x;
+    float most = 0.0f, most_of_other = 0.0f;
+    FOR_CHUNKS(i, n)
+    {
+        float gate[8], up[8], dy[8], dgate[8], dup[8];
+        load8(a.of.x, i, n, gate);
+        load8(a.of.w, i, n, up);
+        load8(a.of.dy, i, n, dy);
+        silu_mul_gradients(gate, up, dy, dgate, dup);
+        most = round8(dgate, most);
+        most_of_other = round8(dup, most_of_other);
+        narrow8(a, i, n, dgate, *a.scale);
+        narrow8(other, i, n, dup, *a.other_scale);
+    }
+    put_part(a, most);
+    put_part(other, most_of_other);
+}
