@@ -23,8 +23,9 @@ weft_room_sums weft_cli_room_sums(const weft_room_share *all, int ranks, int ran
 static int64_t host_bytes(const weft_plan *plan)
 {
     const weft_held held = weft_plan_held(plan);
-    return plan->device->host_memory ? (int64_t)weft_plan_bytes(plan)
-                                     : held.host_inputs + held.moving;
+    const int64_t far = plan->far && plan->far->in_host_memory ? held.far : 0;
+    return far + (plan->device->host_memory ? (int64_t)weft_plan_bytes(plan)
+                                            : held.host_inputs + held.moving);
 }
 
 /* What most of a rank's memory is for, and which keys make that less. */
@@ -93,7 +94,7 @@ static void warn(const weft_log *log, const weft_room_sums *sums, const weft_hos
     weft_text_release(&text);
 }
 
-weft_status weft_cli_check_room(weft_rank *rank, const weft_plan *plan)
+static weft_status check(weft_rank *rank, const weft_plan *plan)
 {
     const weft_host *host = &rank->session.host;
     const weft_host_room room = weft_find_host_room("");
@@ -114,4 +115,9 @@ weft_status weft_cli_check_room(weft_rank *rank, const weft_plan *plan)
     if (host->rank == sums.first_on_host && (uint64_t)sums.on_host > room.machine)
         warn(host->log, &sums, &room);
     return WEFT_OK;
+}
+
+weft_status weft_cli_check_room(weft_rank *rank, const weft_plan *plan)
+{
+    return weft_rank_agree(rank, "looking at the hosts' memory", check(rank, plan));
 }

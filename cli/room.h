@@ -21,9 +21,10 @@ typedef struct weft_room_sums {
 
 weft_room_sums weft_cli_room_sums(const weft_room_share *all, int ranks, int rank);
 
-/* All ranks, before any has allocated what its plan asks for. WEFT_ERR_MEMORY where all ranks of a
- * control group want more than its limit leaves: the kernel would end them in the midst of it.
- * What the machine has left changes as others come and go: a warning. */
+/* All ranks together, before any has allocated what its plan asks for, and they agree.
+ * WEFT_ERR_MEMORY where all ranks of a control group want more than its limit leaves: the kernel
+ * would end them in the midst of it. What the machine has left changes as others come and go: a
+ * warning. */
 weft_status weft_cli_check_room(weft_rank *rank, const weft_plan *plan);
 
 #endif

@@ -259,9 +259,7 @@ static weft_status prepare(weft_rank *rank, training *t, bool waits)
     s = s ? s : weft_about_init(&about, rank);
     s = s ? s
           : weft_rank_agree(rank, "looking at the run folder", take_folder(rank, waits, &t->lock));
-    s = s ? s
-          : weft_rank_agree(rank, "looking at the hosts' memory",
-                            weft_cli_check_room(rank, t->plan));
+    s = s ? s : weft_cli_check_room(rank, t->plan);
     s = s ? s
           : weft_rank_agree(rank, "opening plugins",
                             weft_plugins_open(session->plugins, &rank->err));

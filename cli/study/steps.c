@@ -6,6 +6,7 @@
 #include "forecast/forecast.h"
 #include "launch/ranks.h"
 #include "process.h"
+#include "room.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -34,6 +35,7 @@ static weft_status run_steps(weft_rank *rank, void *ctx)
         weft_plan_create(session->plugins, session->settings, &options, &plan, &rank->err);
     s = s ? s : weft_session_check_learns(session, plan, &rank->err);
     s = weft_rank_agree(rank, "planning", s);
+    s = s ? s : weft_cli_check_room(rank, plan);
     s = s ? s
           : weft_rank_agree(rank, "opening plugins",
                             weft_plugins_open(session->plugins, &rank->err));

@@ -5,6 +5,7 @@
 #include "forecast/forecast.h"
 #include "launch/job.h"
 #include "net/digest.h"
+#include "room.h"
 
 #include <string.h>
 #include <unistd.h>
@@ -196,6 +197,7 @@ static weft_status prepare(work *w)
     s = s ? s
           : weft_rank_agree(rank, "comparing the ranks",
                             weft_digest_check(w->plan, rank->control, &rank->err));
+    s = s ? s : weft_cli_check_room(rank, w->plan);
     s = s ? s
           : weft_rank_agree(rank, "preparing the run",
                             weft_run_create(w->plan, &session->host, &w->run, &rank->err));

@@ -4,6 +4,7 @@
 #include "oracle.h"
 
 #include "forecast/forecast.h"
+#include "room.h"
 
 #include <weft/random.h>
 
@@ -202,6 +203,7 @@ static weft_status start(weft_rank *rank, oracle_record *r, weft_plan *plan, wef
     s = oracle_list_values(r, plan->graphs[WEFT_MODE_TRAIN], plan->micro_batches, &rank->err);
     pthread_mutex_unlock(&r->lock);
     s = weft_rank_agree(rank, "listing values", s);
+    s = s ? s : weft_cli_check_room(rank, plan);
     s = s ? s
           : weft_rank_agree(rank, "opening plugins",
                             weft_plugins_open(session->plugins, &rank->err));
