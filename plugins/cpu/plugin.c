@@ -126,13 +126,16 @@ static void print_left(const weft_host_room *room, weft_text *text)
     weft_text_add(text, " left");
 }
 
+/* Disks read into whole pages without a copy. */
+enum { PAGE = 4096 };
+
 static weft_status device_alloc(void *self, size_t bytes, void **memory, weft_error *err)
 {
     (void)self;
     const weft_host_room room = weft_find_host_room("");
     const bool fits = bytes <= room.machine && bytes <= room.group;
     weft_text left = {0};
-    void *p = fits ? weft_alloc_aligned(64, bytes)
+    void *p = fits ? weft_alloc_aligned(bytes < PAGE ? 64 : PAGE, bytes)
                    : NULL; /* a kernel that promises too much would kill us later */
     if (!p) {
         if (!fits)

@@ -87,7 +87,7 @@ static void print_rates(const probe *p, const char *dir, weft_text *text)
 
 static weft_status probe_folder(probe *p, const char *dir, weft_error *err)
 {
-    p->memory = weft_alloc(AT_ONCE);
+    p->memory = weft_alloc_aligned(DISK_BLOCK, AT_ONCE);
     weft_status s = p->memory ? WEFT_OK : weft_fail_memory(err);
     s = s ? s : disk_file_open(&p->q, dir, DISK_AUTO, WEFT_NOWHERE, err);
     s = s ? s : disk_file_reserve(&p->q, p->bytes, WEFT_NOWHERE, err);
@@ -96,7 +96,7 @@ static weft_status probe_folder(probe *p, const char *dir, weft_error *err)
     disk_queue_stop(&p->q);
     if (p->q.fd >= 0)
         close(p->q.fd);
-    weft_free(p->memory);
+    weft_free_aligned(p->memory);
     return s;
 }
 

@@ -4,6 +4,7 @@
 #include "disk.h"
 
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 #include <weft/files.h>
 
@@ -133,13 +134,15 @@ static weft_status measure(disk *self, int64_t bytes, weft_error *err)
     double seconds = 0, rate[2] = {0, 0};
     if (self->floor <= 0)
         return WEFT_OK;
-    char *memory = weft_alloc_zero(1, (size_t)n);
+    char *memory = weft_alloc_aligned(DISK_BLOCK, (size_t)n);
     weft_status s = memory ? WEFT_OK : weft_fail_memory(err);
+    if (memory)
+        memset(memory, 0, (size_t)n);
     for (int writes = 1; writes >= 0 && !s; writes--) {
         s = disk_queue_time(&self->queue, writes, 0, memory, n, &seconds, err);
         rate[writes] = (double)n / (seconds + 1e-9);
     }
-    weft_free(memory);
+    weft_free_aligned(memory);
     self->queue.read = self->queue.written = 0; /* that was no step's */
     self->queue.waited_s = self->queue.busy_s = 0;
     const bool slow = rate[0] < self->floor || rate[1] < self->floor;

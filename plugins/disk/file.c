@@ -92,7 +92,7 @@ weft_status disk_file_reserve(const disk_queue *q, int64_t bytes, weft_where at,
     why = errno;
     if (why == EOPNOTSUPP || why == ENOSYS) {
         why = fstatvfs(q->fd, &fs) ? errno : 0;
-        if (!why && (double)fs.f_bavail * (double)fs.f_frsize < (double)bytes)
+        if (!why && fs.f_blocks && (double)fs.f_bavail * (double)fs.f_frsize < (double)bytes)
             why = ENOSPC;
         if (!why && ftruncate(q->fd, bytes))
             why = errno;

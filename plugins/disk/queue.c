@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Threads that move pieces between a file and memory. A piece is whole blocks of the file, in
- * memory of the thread's own that direct access allows; only what was asked for is copied. */
+/* Threads that move pieces between a file and memory. A piece is whole blocks of the file; where
+ * what was asked for is that, too, and lies where direct access allows it, nothing is copied. Else
+ * it goes through memory of the thread's own. */
 #include "disk.h"
 
 #include <errno.h>
@@ -81,7 +82,21 @@ static void forget(const disk_queue *q, bool writes, int64_t from, int64_t to)
     posix_fadvise(q->fd, from, to - from, POSIX_FADV_DONTNEED);
 }
 
-static const char *move_piece(const disk_queue *q, const piece *p, char *room)
+static void add_sums(const disk_queue *q, const char *data, int64_t from, int64_t to)
+{
+    for (int64_t at = from; at < to && q->sums; at += DISK_BLOCK)
+        q->sums[at / DISK_BLOCK] = sum_of(data + (at - from));
+}
+
+static const char *move_whole(const disk_queue *q, const piece *p)
+{
+    if (!p->move->writes)
+        return read_blocks(q, p->memory, p->at, p->at + p->n);
+    add_sums(q, p->memory, p->at, p->at + p->n);
+    return call(q, true, p->memory, p->n, p->at);
+}
+
+static const char *copy_piece(const disk_queue *q, const piece *p, char *room)
 {
     const int64_t from = p->at / DISK_BLOCK * DISK_BLOCK,
                   to = (p->at + p->n + DISK_BLOCK - 1) / DISK_BLOCK * DISK_BLOCK;
@@ -91,11 +106,19 @@ static const char *move_piece(const disk_queue *q, const piece *p, char *room)
         memcpy(p->memory, room + (p->at - from), (size_t)p->n);
     if (!why && writes) {
         memcpy(room + (p->at - from), p->memory, (size_t)p->n);
-        for (int64_t at = from; at < to && q->sums; at += DISK_BLOCK)
-            q->sums[at / DISK_BLOCK] = sum_of(room + (at - from));
+        add_sums(q, room, from, to);
         why = call(q, true, room, to - from, from);
     }
-    forget(q, writes, from, to);
+    return why;
+}
+
+static const char *move_piece(const disk_queue *q, const piece *p, char *room)
+{
+    const bool whole =
+        p->at % DISK_BLOCK == 0 && p->n % DISK_BLOCK == 0 && (uintptr_t)p->memory % DISK_BLOCK == 0;
+    const char *why = whole ? move_whole(q, p) : copy_piece(q, p, room);
+    forget(q, p->move->writes, p->at / DISK_BLOCK * DISK_BLOCK,
+           (p->at + p->n + DISK_BLOCK - 1) / DISK_BLOCK * DISK_BLOCK);
     return why;
 }
 

@@ -514,6 +514,18 @@ static weft_status build(weft_compiler *c)
     return weft_plan_boundaries(l, c->options->n_queues, c->err);
 }
 
+/* What lies far is moved without a copy; unless it is so little that pages would take more. */
+static int64_t alignment_of(const weft_graph *g, const weft_device *device)
+{
+    const int64_t own = weft_device_alignment(device);
+    int64_t least = 0;
+    for (const weft_node *n = g->first; n; n = n->next) {
+        const int64_t bytes = weft_node_is_far(n) ? weft_nominal_bytes(g, n->outs[0]) : 0;
+        least = bytes && (!least || bytes < least) ? bytes : least;
+    }
+    return least >= 16 * WEFT_FAR_ALIGNMENT && own < WEFT_FAR_ALIGNMENT ? WEFT_FAR_ALIGNMENT : own;
+}
+
 weft_status weft_lower(weft_graph *g, const weft_lower_options *options, weft_lowered **out,
                        weft_error *err)
 {
@@ -524,7 +536,7 @@ weft_status weft_lower(weft_graph *g, const weft_lower_options *options, weft_lo
     l->graph = g;
     l->tasks = options->tasks;
     l->sending = options->sending ? options->sending : 1;
-    l->alignment = weft_device_alignment(options->kernels->device);
+    l->alignment = alignment_of(g, options->kernels->device);
     weft_mesh_coord(&g->config.mesh, options->rank, l->coord);
     size_t nodes = (size_t)g->n_nodes + 1, values = (size_t)g->n_values + 1;
     weft_compiler c = {.l = l, .g = g, .options = options, .err = err};
