@@ -331,9 +331,21 @@ weft_status ckpt_finish(void *self_, bool last, weft_error *err)
     return s;
 }
 
+/* The only rank needs nobody to end a save: what it writes is of a step that was whole, in memory
+ * or in far memory, which is as good as it was. Of many one has failed, and agrees to nothing. */
+static void end_alone(ckpt *self)
+{
+    weft_error why = {0};
+    if (drain(self, &why))
+        weft_log_print(self->host->log, WEFT_LOG_WARN, "%s", weft_error_text(&why));
+    weft_error_release(&why);
+}
+
 void ckpt_abandon(void *self_)
 {
     ckpt *self = self_;
+    if (self->host->ranks == 1 && self->phase != CKPT_IDLE)
+        end_alone(self);
     if (self->writer_made && self->phase == CKPT_WRITING)
         ckpt_writer_quit(&self->writer);
     clear(self);
