@@ -57,10 +57,15 @@ static weft_status read_reports(weft_run *run, weft_error *err)
     const weft_device *d = run->plan->device;
     if (d->counts)
         run->view.n_reports += d->counts(run->plan->device_self, run->reports + g->n_reports);
+    return WEFT_OK;
+}
+
+/* What the update has moved is of this step, too. */
+static void count_far(weft_run *run)
+{
     const weft_plan *p = run->plan;
     if (p->far && p->far->counts)
         run->view.n_reports += p->far->counts(p->far_self, run->reports + run->view.n_reports);
-    return WEFT_OK;
 }
 
 static bool has_report(const weft_run *run, const char *name)
@@ -195,6 +200,7 @@ static weft_status one_step(weft_run *run, weft_error *err)
     s = !s && run->probe ? run->probe->updated(run->probe, run, err) : s;
     if (s)
         return s;
+    count_far(run);
     run->step++;
     run->view.samples = run->consumed;
     run->view.waits = run->watch->waits;
