@@ -20,7 +20,7 @@ static bool is_far(const weft_run *run, int i)
 static weft_status read_state(const weft_state_view *view, int i, int64_t at, int64_t n, void *to,
                               weft_error *err)
 {
-    const weft_run *run = view->core;
+    weft_run *run = view->core;
     if (is_far(run, i))
         return weft_far_move(run, run->plan->states.list[i].offset + at, n, to, NULL, err);
     return weft_device_download(run->plan, WEFT_NOW, to, (char *)place_of(run, i) + at, (size_t)n,
@@ -30,7 +30,7 @@ static weft_status read_state(const weft_state_view *view, int i, int64_t at, in
 static weft_status write_state(const weft_state_view *view, int i, int64_t at, int64_t n,
                                const void *from, weft_error *err)
 {
-    const weft_run *run = view->core;
+    weft_run *run = view->core;
     if (is_far(run, i))
         return weft_far_move(run, run->plan->states.list[i].offset + at, n, NULL, from, err);
     return weft_device_upload(run->plan, WEFT_NOW, (char *)place_of(run, i) + at, from, (size_t)n,

@@ -24,6 +24,8 @@ void *weft_run_address(const weft_run *run, const weft_lowered *l, int buffer, i
         return (char *)run->step_inputs + at;
     case WEFT_BASE_CACHE:
         return (char *)run->cache + at;
+    case WEFT_BASE_FAR:
+        return run->far_memory ? run->far_memory + at : NULL;
     default:
         return NULL;
     }
@@ -69,7 +71,8 @@ static weft_status launch(weft_run *run, const weft_lowered *l, const weft_instr
     case WEFT_EVICT:
         if (in->kind == WEFT_FETCH && weft_transfer_is_zero(run, l, in))
             return move_all(run, in, first->data, NULL, bytes, err);
-        return weft_transfer_far(run, l, in, err);
+        return run->far_memory ? weft_far_copy(run, in, bytes, err)
+                               : weft_transfer_far(run, l, in, err);
     case WEFT_AWAIT:
     case WEFT_ARRIVE:
         return weft_transfer_await(run, l, in, err);

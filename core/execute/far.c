@@ -2,14 +2,37 @@
 /* Far memory: what programs fetch and evict, and what the host reads and writes of it. */
 #include "execute/run.h"
 
+#include <string.h>
+
+static size_t bytes_of(const weft_run *run)
+{
+    return (size_t)run->plan->states.far_bytes;
+}
+
 weft_status weft_far_open(weft_run *run, weft_error *err)
 {
     const weft_plan *plan = run->plan;
     const weft_status s = weft_plan_reach_far(plan, err);
     if (s || !plan->far)
         return s;
+    if (plan->far->in_host_memory) {
+        void *memory = NULL;
+        weft_status given = weft_device_alloc_host(plan, bytes_of(run), &memory, err);
+        if (!given)
+            memset(memory, 0, bytes_of(run));
+        run->far_memory = memory;
+        return given;
+    }
     run->far = plan->far;
     return plan->far->reserve(plan->far_self, plan->states.far_bytes, err);
+}
+
+void weft_far_close(weft_run *run)
+{
+    if (run->far)
+        run->far->drain(run->plan->far_self);
+    if (run->far_memory)
+        weft_device_free_host(run->plan, run->far_memory, bytes_of(run));
 }
 
 weft_status weft_far_blame(const weft_run *run, const weft_instruction *in, weft_status s,
@@ -43,10 +66,30 @@ weft_status weft_far_begin(const weft_run *run, const weft_lowered *l, const wef
                           err);
 }
 
-weft_status weft_far_move(const weft_run *run, int64_t at, int64_t n, void *to, const void *from,
+/* In the order of its queue, as all that reads and writes what is copied. */
+weft_status weft_far_copy(const weft_run *run, const weft_instruction *in, size_t bytes,
+                          weft_error *err)
+{
+    void *const to = in->tensors[1].data;
+    const void *const from = in->tensors[0].data;
+    return weft_far_blame(run, in,
+                          in->kind == WEFT_FETCH
+                              ? weft_device_upload(run->plan, in->queue, to, from, bytes, err)
+                              : weft_device_download(run->plan, in->queue, to, from, bytes, err),
+                          err);
+}
+
+weft_status weft_far_move(weft_run *run, int64_t at, int64_t n, void *to, const void *from,
                           weft_error *err)
 {
     weft_request *request;
-    weft_status s = begin(run, at, n, to, from, &request, err);
+    weft_status s = WEFT_OK;
+    if (run->far_memory) {
+        s = weft_device_is_async(run->plan) ? weft_run_wait(run, err) : WEFT_OK;
+        if (!s)
+            memcpy(to ? to : run->far_memory + at, to ? run->far_memory + at : from, (size_t)n);
+        return s;
+    }
+    s = begin(run, at, n, to, from, &request, err);
     return s ? s : run->plan->far->wait(run->plan->far_self, request, err);
 }

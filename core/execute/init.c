@@ -32,7 +32,7 @@ static double draw(const weft_init *init, uint64_t seed, uint64_t stream, uint64
 }
 
 typedef struct job {
-    const weft_run *run;
+    weft_run *run;
     const weft_state_entry *entry;
     weft_tensor tensor;
     int64_t first;       /* element, where the tensor's data begins */
@@ -78,7 +78,7 @@ static void fill(job *j, int threads)
 /* Piece by piece. */
 static weft_status fill_far(job *j, weft_error *err)
 {
-    const weft_run *run = j->run;
+    weft_run *run = j->run;
     const int64_t width = (int64_t)weft_dtype_size(j->tensor.dtype), all = j->count;
     j->tensor.data = weft_alloc((size_t)((all < FAR_PIECE ? all : FAR_PIECE) * width));
     weft_status s = j->tensor.data ? WEFT_OK : weft_fail_memory(err);
@@ -90,7 +90,10 @@ static weft_status fill_far(job *j, weft_error *err)
                           j->tensor.data, err);
     }
     weft_free(j->tensor.data);
-    return s;
+    return s ? weft_fail(err, s, WEFT_NOWHERE, "in drawing %s%s, before the first step",
+                         j->entry->name,
+                         weft_block_describe(", ", j->entry->value->node->block).text)
+             : WEFT_OK;
 }
 
 weft_status weft_init_state(weft_run *run, weft_error *err)

@@ -337,8 +337,7 @@ void weft_run_destroy(weft_run *run)
         weft_streams_drain(run);
     weft_loader_destroy(run);
     weft_keeper_destroy(run);
-    if (run->far)
-        run->far->drain(run->plan->far_self);
+    weft_far_close(run);
     weft_transfers_destroy(run);
     weft_timing_destroy(run);
     weft_streams_destroy(run);

@@ -77,6 +77,7 @@ struct weft_run {
     int n_boxes;
     struct weft_transfer *transfers[WEFT_MODES]; /* by number in the mode's programs */
     const weft_far *far;                         /* the plan's, once room was asked for */
+    char *far_memory;                            /* in its place, where that is the host's */
     const weft_host *host;
     weft_watch *watch, alone; /* the control channel's; alone: of the one rank that needs none */
     weft_watcher *watchers;
@@ -235,13 +236,16 @@ weft_status weft_transfer_await(weft_run *run, const weft_lowered *l, const weft
 weft_status weft_transfers_end(weft_run *run, const weft_lowered *l, weft_error *err);
 /* far.c: room for all that lies far. */
 weft_status weft_far_open(weft_run *run, weft_error *err);
+void weft_far_close(weft_run *run);
+weft_status weft_far_copy(const weft_run *run, const weft_instruction *in, size_t bytes,
+                          weft_error *err);
 /* Begins what an instruction says. s, with what it was, if that is an error. */
 weft_status weft_far_begin(const weft_run *run, const weft_lowered *l, const weft_instruction *in,
                            weft_request **request, weft_error *err);
 weft_status weft_far_blame(const weft_run *run, const weft_instruction *in, weft_status s,
                            weft_error *err);
 /* For the host, at once. */
-weft_status weft_far_move(const weft_run *run, int64_t at, int64_t n, void *to, const void *from,
+weft_status weft_far_move(weft_run *run, int64_t at, int64_t n, void *to, const void *from,
                           weft_error *err);
 weft_status weft_observe(weft_run *run, weft_event event, weft_error *err);
 /* Does anybody who is not switched off see this event? */

@@ -428,9 +428,10 @@ typedef struct weft_far_rates {
 } weft_far_rates;
 
 /* capability "far". Memory that no kernel can address, as a disk: what a rank fetches from it is in
- * the host's memory until it is evicted to it. It is scratch: nothing of it outlives the run. Any
- * thread may call read, write and wait; of two transfers that touch the same bytes, one of them a
- * write, the second begins when the first is over. */
+ * the device's memory until it is evicted to it. Only a device that computes at once in the host's
+ * memory reaches it through read and write; any reaches the host's (in_host_memory). It is scratch:
+ * nothing of it outlives the run. Any thread may call read, write and wait; of two transfers that
+ * touch the same bytes, one of them a write, the second begins when the first is over. */
 typedef struct weft_far {
     size_t size;
     /* Room for `bytes` that are all zero, behind open: all that will be needed, or an error. Places
@@ -454,6 +455,10 @@ typedef struct weft_far {
     int64_t (*buffer_bytes)(void *self, int64_t bytes);
     /* As weft_device.counts. */
     int (*counts)(void *self, struct weft_report *list);
+    /* It is memory of the host that the core allocates (weft_device.alloc_host) and the device
+     * copies to and from, in the order of its queues: reserve, read, write, wait and drain are not
+     * called. Without rates it is as fast as the device says of its link to the host. */
+    bool in_host_memory;
 } weft_far;
 
 /* ---- store: keeps state and brings it back ---- */
@@ -492,8 +497,8 @@ typedef struct weft_store {
     /* (all) Waits until no save is under way. last: the run ends here, so a failed save is an
      * error. */
     weft_status (*finish)(void *self, bool last, weft_error *err);
-    /* The run ends here with an error, and the tensors may go away: stops writing. The save under
-     * way is lost, none before it. */
+    /* The run ends here with an error, and the tensors will go away: what is under way ends well
+     * where no other rank is needed for that, else it is lost; none before it. */
     void (*abandon)(void *self);
 } weft_store;
 

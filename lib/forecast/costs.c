@@ -312,9 +312,11 @@ bool weft_plan_roofline(const weft_plan *plan, weft_roofline *out)
                            .captures_sent = weft_plan_captures_sent(plan)};
     out->model = weft_plugins_service(plan->plugins, "costs", &out->model_self);
     const weft_far *far = plan->far;
-    if (far && far->rates && !far->rates(plan->far_self, &out->far))
-        out->far = (weft_far_rates){0};
     weft_device_find_rates(plan, &out->rates);
+    if (far && (!far->rates || !far->rates(plan->far_self, &out->far))) {
+        const double link = far->in_host_memory ? out->rates.host_link : 0;
+        out->far = (weft_far_rates){.read = link, .write = link};
+    }
     out->captures = out->captures && !out->rates.keeps_none;
     weft_roofline_ask(out);
     const bool known = out->rates.name != NULL;

@@ -40,8 +40,9 @@ static void print_time(const weft_plan *plan, const traffic *t, bool known, weft
             weft_text_print(text, ": a tenth of that from %.3g %s a step on",
                             ceil((double)plan->units * 10 * t->link_s / t->compute_s), plan->unit);
     }
-    weft_text_print(text, "; at %s %.3g TB are written a day", known ? "this rate" : "most",
-                    step_s > 0 ? t->written * 86400 / step_s / 1e12 : 0);
+    if (!plan->far->in_host_memory) /* which does not wear */
+        weft_text_print(text, "; at %s %.3g TB are written a day", known ? "this rate" : "most",
+                        step_s > 0 ? t->written * 86400 / step_s / 1e12 : 0);
 }
 
 void weft_plan_print_far(const weft_plan *plan, weft_text *text)

@@ -257,12 +257,13 @@ static void fetch(weft_graph *g, const weft_plan_options *o)
 
 weft_status weft_plan_reach_far(const weft_plan *p, weft_error *err)
 {
-    if (!p->states.far_bytes || (p->far && p->device->host_memory && !weft_device_is_async(p)))
+    const bool reads = p->device->host_memory && !weft_device_is_async(p);
+    if (!p->states.far_bytes || (p->far && (reads || p->far->in_host_memory)))
         return WEFT_OK;
     return weft_fail(err, WEFT_ERR_INPUT, weft_params_where(p->weft, "plugins"),
                      p->far ? "state lies in far memory, which device '%s' cannot reach: only one "
-                              "that computes at once, in the host's memory, can; take that plugin "
-                              "out"
+                              "that computes at once, in the host's memory, can; list hostmem "
+                              "in that plugin's place"
                             : "state lies in far memory, and no listed plugin gives device '%s' "
                               "any; list one, as disk",
                      p->device->name);

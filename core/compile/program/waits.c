@@ -215,10 +215,10 @@ static bool is_sent(const weft_instruction *in)
            in->kind == WEFT_POST_RECV || in->kind == WEFT_AWAIT;
 }
 
-/* Moves of weights and their gradients have a queue of their own, so that they go on while a block
- * computes; and so has what stages receive, where there is a third. In the adversarial test
- * everything is spread by dice but what is sent: ranks must enter that alike, and their waits may
- * differ where their kernels do. */
+/* Moves of weights and their gradients have a queue of their own, and what goes to the host's
+ * memory and back with them, so that they go on while a block computes; and so has what stages
+ * receive, where there is a third. In the adversarial test everything is spread by dice but what is
+ * sent: ranks must enter that alike, and their waits may differ where their kernels do. */
 static int queue_of(const weft_instruction *in, int n_queues, uint64_t seed, int a, int i)
 {
     if (seed)
@@ -229,8 +229,9 @@ static int queue_of(const weft_instruction *in, int n_queues, uint64_t seed, int
         return WEFT_QUEUE_TRANSFERS;
     if (in->kind == WEFT_COLLECTIVE && weft_get_mark(in->node, WEFT_MARK_BESIDE))
         return n_queues > WEFT_QUEUE_PIECES ? WEFT_QUEUE_PIECES : WEFT_QUEUE_COLLECTIVES;
-    return in->kind == WEFT_COLLECTIVE && (weft_get_mark(in->node, WEFT_MARK_GROUP) ||
-                                           weft_get_mark(in->node, WEFT_MARK_PREFETCH));
+    return in->kind == WEFT_FETCH || in->kind == WEFT_EVICT ||
+           (in->kind == WEFT_COLLECTIVE && (weft_get_mark(in->node, WEFT_MARK_GROUP) ||
+                                            weft_get_mark(in->node, WEFT_MARK_PREFETCH)));
 }
 
 static void plan_program(planner *c, weft_program *p, uint64_t seed)
