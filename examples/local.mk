@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 nobase_dist_doc_DATA += \
+	examples/120b-offload-plan.ini \
 	examples/405b-plan.ini \
 	examples/405b-pp-plan.ini \
 	examples/70b-overlap-plan.ini \

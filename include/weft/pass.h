@@ -141,8 +141,9 @@ int weft_gradient_reads(const weft_node *n, const bool *wanted, weft_value **lis
 
 /* Ordered stage, in every mode: these parameters and states lie in far memory (weft_far) between
  * their uses. Whoever reads one reads what is fetched for its block, where the block `ahead` of it
- * begins; what it becomes is evicted. Nothing of it is anywhere else, on any mesh each rank's part
- * by itself; no number changes.
+ * begins; what it becomes is evicted. So is a copy of a parameter that is made once a step, as that
+ * in bf16, where it is made. Nothing of it is anywhere else, on any mesh each rank's part by
+ * itself; no number changes.
  *
  * In training, so may sums over micro-batches (not maxima), and what is made of them when the last
  * is done: each is evicted where it is made, and fetched for whoever reads it in another block or
@@ -151,6 +152,8 @@ int weft_gradient_reads(const weft_node *n, const bool *wanted, weft_value **lis
  * and its backward reads: it is evicted where it is made, to a place for each micro-batch, and
  * fetched for whoever reads it behind the forward. */
 void weft_put_far(weft_graph *g, weft_value *const *list, int n, int64_t ahead);
+/* Is v a parameter's copy, made before the first micro-batch of a step and read in them? */
+bool weft_copy_may_lie_far(const weft_value *v);
 /* Is v something that the forward of a micro-batch saves, and that may lie there? Not so on its way
  * round a ring, where it is no rank's own shard, or while it is an open maximum, which only maxima
  * read. */

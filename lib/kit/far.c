@@ -147,7 +147,7 @@ static void fetch(work *w, weft_value *v, const weft_value *of, weft_node *first
 static bool is_near(const weft_value *v, const weft_node *reader)
 {
     return weft_node_is(reader, WEFT_OP_EVICT) || is_alike(v->node, reader) ||
-           reader->part == WEFT_PART_F;
+           (reader->part == WEFT_PART_F && v->node->part == WEFT_PART_F);
 }
 
 /* For all who read `of`. */
@@ -253,6 +253,25 @@ static bool is_stored(const weft_value *v)
     return weft_node_is(v->node, WEFT_OP_PARAMETER | WEFT_OP_STATE);
 }
 
+/* Of what is made a parameter's copy, at last? */
+static bool copies(const weft_node *n)
+{
+    bool is = weft_node_is(n, WEFT_OP_PARAMETER);
+    for (int i = 0; i < n->n_ins && !is; i++)
+        is = copies(n->ins[i]->node);
+    return is;
+}
+
+bool weft_copy_may_lie_far(const weft_value *v)
+{
+    bool later = false;
+    for (int i = 0; i < v->n_uses; i++)
+        later = later || v->uses[i].node->part > WEFT_PART_BEGIN;
+    return later && v->node->part == WEFT_PART_BEGIN && !v->update_of &&
+           !weft_node_is(v->node, WEFT_OP_SOURCE | WEFT_OP_FETCH | WEFT_OP_EVICT) &&
+           weft_value_available(v) == WEFT_STEP_BEGIN && copies(v->node);
+}
+
 bool weft_saved_may_lie_far(const weft_graph *g, const weft_value *v)
 {
     bool later = false, open = v->turn != 0;
@@ -267,7 +286,7 @@ bool weft_saved_may_lie_far(const weft_graph *g, const weft_value *v)
 /* Maxima begin with what no zeros are. */
 static bool may_lie_far(const weft_graph *g, const weft_value *v)
 {
-    return is_stored(v) || weft_saved_may_lie_far(g, v) ||
+    return is_stored(v) || weft_copy_may_lie_far(v) || weft_saved_may_lie_far(g, v) ||
            (weft_value_available(v) == WEFT_STEP_END && !v->update_of &&
             !(weft_node_accumulates(v->node) && (v->node->op->flags & WEFT_OP_MAX)));
 }
@@ -281,8 +300,9 @@ void weft_put_far(weft_graph *g, weft_value *const *list, int n, int64_t ahead)
         if (!may_lie_far(g, list[i]) || !g->has_parts)
             weft_graph_fail(
                 g, WEFT_ERR_INTERNAL, WEFT_NOWHERE,
-                "%s cannot lie far: an ordered pass puts there parameters, state, what a "
-                "forward saves, and sums over micro-batches or what is made behind "
+                "%s cannot lie far: an ordered pass puts there parameters, state, copies of "
+                "parameters, what a forward saves, and sums over micro-batches or what is made "
+                "behind "
                 "the last",
                 list[i]->name);
         else if (list[i]->becomes && !weft_value_is_far(list[i]))

@@ -25,6 +25,11 @@ static const weft_param params[] = {
      .value = "no",
      .help = "Gradients lie far, too, from where they are made to where they are used; of several "
              "micro-batches each fetches the sums so far, adds to them, and evicts them."},
+    {.name = "copies",
+     WEFT_BOOL(offload, copies),
+     .value = "no",
+     .help = "What is made of parameters once a step lies far, too, between where it is made and "
+             "read: their copies in bf16 or 8 bits."},
     {.name = "activations",
      WEFT_CHOICE(offload, activations),
      .value = "no",
@@ -43,7 +48,7 @@ static const weft_param params[] = {
      .min = 0,
      .max = 1 << 20,
      .unit = "blocks",
-     .when = "state!=none gradients=yes activations!=no",
+     .when = "state!=none gradients=yes copies=yes activations!=no",
      .help = "How many blocks ahead of its use something is fetched; 0: it is waited for."},
     {.name = "only",
      .type = WEFT_PARAM_STRING,
@@ -59,7 +64,7 @@ static const weft_param params[] = {
      .max = INT64_MAX,
      .unit = "bytes",
      .flags = WEFT_PARAM_ADVANCED,
-     .when = "state!=none gradients=yes activations!=no",
+     .when = "state!=none gradients=yes copies=yes activations!=no",
      .help = "What a rank holds less of stays where it is."},
     {.name = NULL},
 };
@@ -67,11 +72,12 @@ static const weft_param params[] = {
 static weft_status create(void *self_, weft_error *err)
 {
     offload *self = self_;
-    if (self->state == STATE_NONE && !self->gradients && self->activations == ACTIVATIONS_NO)
-        weft_warn(
-            self->host, weft_params_where(self->host->params, "state"),
-            "offload: nothing lies far with state = none, gradients = no and activations = no; "
-            "set one of them, or take offload out of [weft] plugins");
+    if (self->state == STATE_NONE && !self->gradients && !self->copies &&
+        self->activations == ACTIVATIONS_NO)
+        weft_warn(self->host, weft_params_where(self->host->params, "state"),
+                  "offload: nothing lies far with state = none, gradients = no, copies = no and "
+                  "activations = no; "
+                  "set one of them, or take offload out of [weft] plugins");
     if (!*self->memory && self->activations == ACTIVATIONS_AUTO)
         return weft_fail(err, WEFT_ERR_INPUT, weft_params_where(self->host->params, "activations"),
                          "[offload] activations = auto chooses for a memory; set memory, too, as "
@@ -117,7 +123,7 @@ typedef struct choice {
     const offload *self;
     weft_graph *g;
     int state;
-    bool gradients;
+    bool gradients, copies;
     int activations;
     weft_value **list; /* room for as many as the graph has */
     int n;
@@ -186,7 +192,7 @@ static void choose_all(choice *c)
 {
     weft_value *p;
     for (const weft_node *n = weft_graph_first(c->g); n; n = n->next) {
-        if (is_chosen(c, n))
+        if (is_chosen(c, n) || (c->copies && n->n_outs && weft_copy_may_lie_far(n->outs[0])))
             choose(c, n->outs[0]);
         choose_activations(c, n);
     }
@@ -217,21 +223,26 @@ static void note(const choice *c)
 {
     const offload *self = c->self;
     double bytes = 0;
-    int gradients = 0, kept = 0;
+    int gradients = 0, copies = 0, kept = 0;
     weft_text text = {0}, also = {0};
     for (int i = 0; i < c->n; i++) {
         const weft_node *n = c->list[i]->node;
         bytes += (double)weft_value_part_bytes(c->g, c->list[i]);
+        if (weft_node_is(n, WEFT_OP_PARAMETER | WEFT_OP_STATE))
+            continue;
         kept += n->part == WEFT_PART_F;
-        gradients += !weft_node_is(n, WEFT_OP_PARAMETER | WEFT_OP_STATE) && n->part != WEFT_PART_F;
+        copies += n->part == WEFT_PART_BEGIN;
+        gradients += n->part > WEFT_PART_F;
     }
     if (gradients)
         weft_text_print(&also, ", and %d gradients", gradients);
+    if (copies)
+        weft_text_print(&also, ", and %d copies of parameters", copies);
     if (kept)
         weft_text_print(&also, ", and %d activations of each micro-batch", kept);
     weft_print_bytes(&text, bytes);
     weft_graph_note(c->g, "%d parameters and states%s, %s in all ranks' largest parts, lie far%s",
-                    c->n - gradients - kept, weft_text_get(&also), weft_text_get(&text),
+                    c->n - gradients - copies - kept, weft_text_get(&also), weft_text_get(&text),
                     c->n == 0 && self->least > 0
                         ? "; what a rank holds fewer bytes of than [offload] least stays where it "
                           "is"
@@ -266,6 +277,7 @@ static void put_far(void *self_, weft_graph *g)
                 .g = g,
                 .state = all ? STATE_ALL : self->state,
                 .gradients = train && (all || self->gradients),
+                .copies = all || self->copies,
                 .activations = activations_of(self, train, all),
                 .list = weft_alloc_zero((size_t)weft_graph_values(g) + 1, sizeof *c.list)};
     if (!c.list) {
@@ -289,16 +301,18 @@ static weft_status refuse(const offload *self, int64_t needs, int64_t with_all, 
     weft_text all = {0}, now = {0};
     weft_print_enough(&now, needs);
     if (with_all > 0 && with_all < needs) {
-        weft_text_add(&all, ", and with state = all, gradients = yes and activations = all ");
+        weft_text_add(
+            &all, ", and with state = all, gradients = yes, copies = yes and activations = all ");
         weft_print_enough(&all, with_all);
     }
     weft_status s = weft_fail(
         err, WEFT_ERR_INPUT, weft_params_where(self->host->params, "memory"),
         "[offload] memory = %s is too little: the rank that needs most is planned to hold %s with "
-        "state = %s, gradients = %s and activations = %s%s; give the least of these, or take more "
+        "state = %s, gradients = %s, copies = %s and activations = %s%s; give the least of these, "
+        "or take more "
         "ranks, ac, or a smaller [train] micro_batch",
         self->memory, weft_text_get(&now), states[self->state], self->gradients ? "yes" : "no",
-        activations[self->activations], weft_text_get(&all));
+        self->copies ? "yes" : "no", activations[self->activations], weft_text_get(&all));
     weft_text_release(&all);
     weft_text_release(&now);
     return s;
@@ -331,7 +345,8 @@ static weft_status review(void *self_, weft_plan *plan, weft_error *err)
     self->over = self->search ? offload_search_least(self->search) : most;
     if ((double)most <= self->limit)
         return WEFT_OK;
-    return self->state == STATE_ALL && self->gradients && self->activations == ACTIVATIONS_ALL
+    return self->state == STATE_ALL && self->gradients && self->copies &&
+                   self->activations == ACTIVATIONS_ALL
                ? refuse(self, most, 0, err)
                : weft_plan_ask(plan, "offload state", "all", err);
 }

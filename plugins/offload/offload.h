@@ -13,7 +13,7 @@ typedef struct offload_search offload_search;
 typedef struct offload {
     const weft_host *host;
     int state;
-    bool gradients;
+    bool gradients, copies;
     int activations;
     int64_t prefetch, least;
     const char *memory;
