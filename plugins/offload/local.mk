@@ -4,3 +4,4 @@ plugins_offload_offload_la_SOURCES = plugins/offload/auto.c plugins/offload/offl
 	plugins/offload/offload.h
 plugins_offload_offload_la_LIBADD = $(PLUGIN_LIBS)
 nobase_dist_doc_DATA += plugins/offload/README.md
+EXTRA_DIST += bench/offload
