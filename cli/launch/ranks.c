@@ -16,13 +16,6 @@ struct weft_crew {
     pthread_cond_t changed;
 };
 
-weft_status weft_rank_agree(weft_rank *rank, const char *phase, weft_status mine)
-{
-    return rank->control
-               ? weft_control_agree(rank->control, rank->session.host.rank, phase, mine, &rank->err)
-               : mine;
-}
-
 void weft_rank_leave_transport(const weft_plugins *plugins)
 {
     void *self;

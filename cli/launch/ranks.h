@@ -27,7 +27,12 @@ typedef struct weft_rank {
 void weft_rank_leave_transport(const weft_plugins *plugins);
 /* Ends a phase: after it all ranks know whether all may go on, so that one rank's failure is every
  * rank's clear end. */
-weft_status weft_rank_agree(weft_rank *rank, const char *phase, weft_status mine);
+static inline weft_status weft_rank_agree(weft_rank *rank, const char *phase, weft_status mine)
+{
+    return rank->control
+               ? weft_control_agree(rank->control, rank->session.host.rank, phase, mine, &rank->err)
+               : mine;
+}
 /* Creates a session per rank (options->ranks of them, at least one) and runs body on every rank;
  * rank 0 is the caller's thread. quiet: only warnings are logged. Reports errors; returns the exit
  * code. A rank that hangs while another has failed cannot be ended but with the whole process,
