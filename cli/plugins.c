@@ -3,6 +3,7 @@
  * each by a process of its own, and none created. */
 #include "cli.h"
 #include "probe.h"
+#include "vet/known.h"
 
 #include <string.h>
 
@@ -66,8 +67,7 @@ static void list_hidden(weft_search *search, const char *name, int width, weft_t
 static bool is_found(const char *const *names, const weft_known *k)
 {
     for (int i = 0; names[i]; i++)
-        if (strlen(names[i]) == (size_t)k->name_size &&
-            strncmp(names[i], k->name, (size_t)k->name_size) == 0)
+        if (weft_known_is(k, names[i]))
             return true;
     return false;
 }
@@ -75,7 +75,7 @@ static bool is_found(const char *const *names, const weft_known *k)
 /* Plugins that are known and not here, and where all of them were looked for. */
 static void list_rest(weft_search *search, const char *const *names, weft_text *text)
 {
-    char *list = weft_search_known(search);
+    char *list = weft_known_read(weft_search_build(search));
     const char *p = list, *folder;
     weft_known k;
     while (p && weft_known_next(&p, &k))

@@ -147,8 +147,7 @@ core_libcore_la_SOURCES = \
 	core/execute/run.h \
 	core/execute/streams.h \
 	core/execute/watch.h
-core_libcore_la_CPPFLAGS = $(AM_CPPFLAGS) $(INIH_CFLAGS) -DWEFT_PLUGIN_DIR='"$(plugindir)"' \
-	-DWEFT_KNOWN_PLUGINS='"$(pkgdatadir)/plugins.known"'
+core_libcore_la_CPPFLAGS = $(AM_CPPFLAGS) $(INIH_CFLAGS) -DWEFT_PLUGIN_DIR='"$(plugindir)"'
 core_libcore_la_LIBADD = $(INIH_LIBS) $(LTDL_LIBS) $(LIBM)
 
 # libweft is that and lib, showing what headers declare: the public ones to plugins, those that

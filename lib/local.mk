@@ -34,6 +34,7 @@ lib_libkit_la_SOURCES = \
 	lib/kit/weights.c \
 	lib/kit/loss.h \
 	lib/kit/pattern.h \
+	lib/kit/shapes.h \
 	lib/kit/task_lists.h
 lib_libshared_la_SOURCES = \
 	lib/console/built_in.c \
@@ -126,6 +127,7 @@ lib_libshared_la_SOURCES = \
 	lib/print/graph.h \
 	lib/vet/elf.c \
 	lib/vet/image.c \
+	lib/vet/known.c \
 	lib/vet/libraries.c \
 	lib/vet/locks.c \
 	lib/vet/sha256.c \
@@ -134,6 +136,7 @@ lib_libshared_la_SOURCES = \
 	lib/vet/vetted_check.c \
 	lib/vet/elf.h \
 	lib/vet/image.h \
+	lib/vet/known.h \
 	lib/vet/locks.h \
 	lib/vet/sha256.h \
 	lib/vet/vetted.h
@@ -152,6 +155,7 @@ lib/forecast/profiles.c: lib/forecast/make-profiles $(gpus_DATA)
 	    >'$(abs_builddir)/$@.new' && mv '$(abs_builddir)/$@.new' '$(abs_builddir)/$@'
 CLEANFILES += lib/forecast/profiles.c
 lib_libshared_la_CPPFLAGS = $(AM_CPPFLAGS) $(JANSSON_CFLAGS) $(SODIUM_CFLAGS) $(XXHASH_CFLAGS) \
+	-DWEFT_KNOWN_PLUGINS='"$(pkgdatadir)/plugins.known"' \
 	-DWEFT_SYSTEM_KEY='"$(sysconfdir)/weft/plugins.key"' \
 	-DWEFT_SYSTEM_LOCK='"$(sysconfdir)/weft/plugins.lock"'
 lib_libshared_la_LIBADD = $(JANSSON_LIBS) $(SODIUM_LIBS) $(XXHASH_LIBS) $(LIBM)

@@ -9,7 +9,8 @@
 #include <unistd.h>
 #include <weft/files.h>
 
-weft_status weft_errno_status(int e)
+/* Whose doing it is that the system refused: the user's, or nobody's. */
+static weft_status errno_status(int e)
 {
     bool users = e == ENOENT || e == ENOTDIR || e == EISDIR || e == EACCES || e == EEXIST ||
                  e == EROFS || e == EPERM || e == ELOOP || e == ENAMETOOLONG || e == ENOTEMPTY;
@@ -29,8 +30,8 @@ weft_status weft_fail_errno_hint(weft_error *err, const char *path, const char *
     if (e == ENOMEM)
         return weft_fail_memory(err);
     const char *reason = strerror_r(e, buffer, sizeof buffer);
-    return weft_fail(err, weft_errno_status(e), (weft_where){path, 0}, "cannot %s: %s%s", what,
-                     reason, hint);
+    return weft_fail(err, errno_status(e), (weft_where){path, 0}, "cannot %s: %s%s", what, reason,
+                     hint);
 }
 
 /* A pipe that whoever started this process has opened: somebody writes to it. */
@@ -74,9 +75,9 @@ weft_status weft_open_file(const char *path, weft_where at, int *fd, weft_error 
         close(*fd);
     *fd = -1;
     bool there = why == 0 || (why == ENXIO && stat(path, &info) == 0); /* a socket */
-    weft_status s = there ? refuse(path, at, WEFT_ERR_INPUT, kind_of(info.st_mode), err)
-                          : refuse(path, at, weft_errno_status(why),
-                                   strerror_r(why, buffer, sizeof buffer), err);
+    weft_status s =
+        there ? refuse(path, at, WEFT_ERR_INPUT, kind_of(info.st_mode), err)
+              : refuse(path, at, errno_status(why), strerror_r(why, buffer, sizeof buffer), err);
     errno = there ? EINVAL : why;
     return s;
 }

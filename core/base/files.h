@@ -5,9 +5,6 @@
 
 #include <weft/base.h>
 
-/* Whose doing it is that the system refused: the user's (WEFT_ERR_INPUT), or nobody's
- * (WEFT_ERR_IO). */
-weft_status weft_errno_status(int e);
 /* "PATH: cannot WHAT: " and the reason in errno. A path that does not exist, is of the wrong kind
  * or may not be used is the user's to put right (WEFT_ERR_INPUT), all else WEFT_ERR_IO. */
 weft_status weft_fail_errno(weft_error *err, const char *path, const char *what);

@@ -74,8 +74,10 @@ static weft_status read_from(weft_run *run, const weft_lowered *l, const weft_da
     return s ? s : check_sample(l->graph, of, sample, err);
 }
 
-weft_status weft_read_sample(weft_run *run, const weft_lowered *l, weft_split split, int64_t i,
-                             weft_sample *sample, weft_error *err)
+/* Sample i of a split from the data plugin, checked: no kernel sees an id, label or position that
+ * is out of range. */
+static weft_status read_sample(weft_run *run, const weft_lowered *l, weft_split split, int64_t i,
+                               weft_sample *sample, weft_error *err)
 {
     const void *data = run->data;
     void *self = run->data_self;
@@ -282,7 +284,7 @@ weft_status weft_fill_samples(weft_run *run, const weft_batch *b, const weft_sam
             continue;
         const bool there = of->first + i < of->end;
         if (there)
-            s = weft_read_sample(run, b->l, of->split, of->first + i, &sample, err);
+            s = read_sample(run, b->l, of->split, of->first + i, &sample, err);
         if (!s)
             weft_fill_inputs(b, micro, row, there ? &sample : NULL);
     }

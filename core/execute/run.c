@@ -111,7 +111,7 @@ static void free_memory(weft_run *run)
     }
 }
 
-weft_status weft_observe_memory(weft_run *run, weft_error *err)
+static weft_status observe_memory(weft_run *run, weft_error *err)
 {
     weft_memory list[PIECES];
     int n = 0;
@@ -314,7 +314,7 @@ weft_status weft_run_create(weft_plan *plan, const weft_host *host, weft_run **o
     s = s ? s : weft_transfers_create(run, err);
     s = s ? s : prepare(run, err);
     s = s ? s : weft_init_state(run, err);
-    s = s ? s : weft_observe_memory(run, err);
+    s = s ? s : observe_memory(run, err);
     if (!s && plan->lowered[WEFT_MODE_TRAIN])
         s = weft_loader_create(run, err);
     if (!s)

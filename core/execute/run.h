@@ -250,8 +250,7 @@ weft_status weft_far_move(weft_run *run, int64_t at, int64_t n, void *to, const 
 weft_status weft_observe(weft_run *run, weft_event event, weft_error *err);
 /* Does anybody who is not switched off see this event? */
 bool weft_is_observed(const weft_run *run, weft_event event);
-/* The run's memory; what a step has made: GRADIENTS, or UPDATED. */
-weft_status weft_observe_memory(weft_run *run, weft_error *err);
+/* What a step has made: GRADIENTS, or UPDATED. */
 weft_status weft_observe_step(weft_run *run, weft_event event, weft_error *err);
 /* instruction.c: what observers are told of one, and showing it at INSTRUCTION_BEGIN or _END. micro
  * as in weft_execute. The view's operands are those of the instruction that was described last. */
@@ -299,10 +298,6 @@ weft_status weft_fill_samples(weft_run *run, const weft_batch *b, const weft_sam
 void weft_fill_micro_batch(const weft_batch *batch, int64_t micro, int64_t number);
 weft_status weft_sample_init(weft_sample *s, const weft_graph *g, weft_error *err);
 void weft_sample_release(weft_sample *s);
-/* Sample i of a split from the data plugin, checked: no kernel sees an id, label or
- * position that is out of range. Everything that wants a sample takes it here. */
-weft_status weft_read_sample(weft_run *run, const weft_lowered *l, weft_split split, int64_t i,
-                             weft_sample *sample, weft_error *err);
 /* How many samples a split has. */
 int64_t weft_count_samples(const weft_run *run, weft_split split);
 /* Does any input of this rank hold something of row `row` of a micro-batch? */

@@ -48,19 +48,8 @@ const char *weft_search_folder(const weft_search *search, int i);
 /* The i-th file that has this plugin's name, in the order of folders: the first one is opened, and
  * hides the others. NULL past the end, or when out of memory. Owned by search. */
 const char *weft_search_copy(weft_search *search, const char *name, int i);
-/* One line of the list of plugins that weft's makers know: a name, and what to do if it is not
- * here. Neither ends in NUL. */
-typedef struct weft_known {
-    const char *name;
-    int name_size;
-    const char *advice;
-    int advice_size;
-} weft_known;
-/* The text of that list (plugins.known, beside weft's own plugins); weft_free it. NULL: there is
- * none. */
-char *weft_search_known(const weft_search *search);
-/* The next line of the text, which it moves on; false at the end. */
-bool weft_known_next(const char **text, weft_known *out);
+/* The build tree's folder of plugins, if the program runs uninstalled; else NULL. */
+const char *weft_search_build(const weft_search *search);
 /* Is this plugin found in a folder that the user has named? */
 bool weft_search_is_users(weft_search *search, const char *name);
 /* Finds, opens (RTLD_NOW|LOCAL|NODELETE through our loader in libltdl) and checks one plugin's

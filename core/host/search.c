@@ -2,6 +2,7 @@
 /* Where plugins are: an ordered list of folders, and from a name to one trustworthy real path. */
 #include "base/array.h"
 #include "host/host.h"
+#include "host/vetting.h"
 
 #include <ctype.h>
 #include <dirent.h>
@@ -18,12 +19,6 @@
 #ifndef WEFT_PLUGIN_DIR
 #define WEFT_PLUGIN_DIR "/usr/local/lib/weft/plugins"
 #endif
-
-#ifndef WEFT_KNOWN_PLUGINS
-#define WEFT_KNOWN_PLUGINS "/usr/local/share/weft/plugins.known"
-#endif
-
-enum { MOST_BYTES = 1 << 20 };
 
 bool weft_plugin_name_ok(const char *name)
 {
@@ -365,6 +360,14 @@ static void scan_folder(name_list *list, const weft_plugin_folder *f)
     closedir(dir);
 }
 
+const char *weft_search_build(const weft_search *search)
+{
+    for (int i = 0; i < search->n_folders; i++)
+        if (search->folders[i].build)
+            return search->folders[i].real;
+    return NULL;
+}
+
 const char *weft_search_folder(const weft_search *search, int i)
 {
     return i >= 0 && i < search->n_folders ? search->folders[i].real : NULL;
@@ -412,61 +415,7 @@ const char *const *weft_search_names(weft_search *search)
     return search->names;
 }
 
-/* ---- plugins that weft's makers know of and that are not here: what there is to do about it
- * stands in a file that whoever builds or packages weft has written ---- */
-
-bool weft_known_next(const char **text, weft_known *out)
-{
-    for (const char *line = *text; *line; line = *text) {
-        const char *end = line + strcspn(line, "\n");
-        *text = end + (*end == '\n');
-        line += strspn(line, " \t");
-        size_t name = strcspn(line, " \t\n");
-        const char *words = line + name + strspn(line + name, " \t");
-        while (end > words && isspace((unsigned char)end[-1]))
-            end--;
-        if (*line == '#' || name == 0 || words >= end)
-            continue;
-        *out = (weft_known){line, (int)name, words, (int)(end - words)};
-        return true;
-    }
-    return false;
-}
-
-/* A file that is not there, or cannot be read, knows nothing: it is a help, no more. */
-char *weft_search_known(const weft_search *search)
-{
-    const char *path = WEFT_KNOWN_PLUGINS;
-    char *text = NULL, *own = NULL;
-    size_t size;
-    for (int i = 0; i < search->n_folders; i++)
-        if (search->folders[i].build)
-            path = own = weft_format("%s/../plugins.known", search->folders[i].real);
-    if (!path || weft_read_file(path, &text, &size, NULL) != WEFT_OK || size > MOST_BYTES) {
-        weft_free(text);
-        text = NULL;
-    }
-    weft_free(own);
-    return text;
-}
-
-/* False: the list of known plugins does not have it, or there is no memory. */
-static bool advise(const weft_search *search, const char *name, const char *searched,
-                   weft_where where, weft_error *err)
-{
-    char *list = weft_search_known(search);
-    const char *p = list;
-    weft_known k;
-    bool known = false;
-    while (p && !known && weft_known_next(&p, &k))
-        known =
-            strlen(name) == (size_t)k.name_size && strncmp(name, k.name, (size_t)k.name_size) == 0;
-    if (known)
-        weft_fail(err, WEFT_ERR_INPUT, where, "no plugin '%s' in %s; %.*s", name, searched,
-                  k.advice_size, k.advice);
-    weft_free(list);
-    return known;
-}
+/* ---- one that is nowhere ---- */
 
 weft_status weft_search_missing(weft_search *search, const char *name, weft_where where,
                                 weft_error *err)
@@ -483,13 +432,18 @@ weft_status weft_search_missing(weft_search *search, const char *name, weft_wher
         weft_text_print(&folders, "%s%s", i ? ", " : "", search->folders[i].real);
     const char *searched =
         search->n_folders ? weft_text_get(&folders) : "any folder: there is none to look in";
+    char *advice = weft_program_vetting.advise
+                       ? weft_program_vetting.advise(weft_search_build(search), name)
+                       : NULL;
     weft_status status =
-        advise(search, name, searched, where, err) ? WEFT_ERR_INPUT
+        advice ? weft_fail(err, WEFT_ERR_INPUT, where, "no plugin '%s' in %s; %s", name, searched,
+                           advice)
         : near
             ? weft_fail(err, WEFT_ERR_INPUT, where, "no plugin '%s' in %s; did you mean '%s'?",
                         name, searched, near)
             : weft_fail(err, WEFT_ERR_INPUT, where,
                         "no plugin '%s' in %s; `weft plugins` lists what there is", name, searched);
+    weft_free(advice);
     weft_text_release(&folders);
     return status;
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How a program vets the files that it opens as plugins. The core asks, and does not know how: a
+/* How a program vets the files that it opens as plugins, and what it knows of those that are
+ * nowhere. The core asks, and does not know how: a
  * program that links the core says it, once, when it is linked. */
 #ifndef WEFT_HOST_VETTING_H
 #define WEFT_HOST_VETTING_H
@@ -32,6 +33,9 @@ typedef struct weft_vetting {
                         const char **path, weft_error *err);
     /* Holds what is part of the process by now against every lock. */
     weft_status (*check_mapped)(const weft_locks *locks, weft_error *err);
+    /* What to do about a plugin that is nowhere; weft_free it. build: weft_search_build(). NULL:
+     * that is not known. May be NULL. */
+    char *(*advise)(const char *build, const char *name);
 } weft_vetting;
 
 /* The program's. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Gradients replaced; the norm of all of them, and the factor that clips them. */
-#include "compile/graph/graph.h"
+#include "kit/shapes.h"
 
 #include <string.h>
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* For passes: state beside parameters, what it and parameters become, and what is made only in some
  * steps. */
-#include "compile/graph/graph.h"
+#include "kit/shapes.h"
 
 #include <string.h>
 #include <weft/marks.h>

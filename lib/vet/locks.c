@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the core asks before it opens a plugin: the system's lock, the run's, and bytes. */
 #include "vet/locks.h"
+#include "vet/known.h"
 
 #include <errno.h>
 #include <sys/stat.h>
@@ -116,4 +117,5 @@ const weft_vetting weft_program_vetting = {
     .open_needs = weft_libraries_open,
     .find = weft_libraries_find,
     .check_mapped = weft_locks_check_mapped,
+    .advise = weft_known_advise,
 };

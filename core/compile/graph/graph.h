@@ -236,8 +236,6 @@ weft_value *weft_source_finish(weft_graph *g, weft_value *v);
 const char *weft_state_kind_name(weft_state_kind kind);
 /* Are dims and dtype the same? */
 bool weft_same_shape(const weft_value *a, const weft_value *b);
-/* Notes that they are not: "f32 a [x 2] cannot be ... f32 b [x 3]: dims or dtype differ". */
-void weft_fail_shapes(weft_graph *g, const weft_value *a, const char *cannot, const weft_value *b);
 /* When all passes are done, training: state that nobody needs, parameters that no optimizer takes.
  */
 weft_status weft_graph_check_updates(weft_graph *g);

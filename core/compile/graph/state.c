@@ -21,18 +21,6 @@ bool weft_same_shape(const weft_value *a, const weft_value *b)
     return same;
 }
 
-void weft_fail_shapes(weft_graph *g, const weft_value *a, const char *cannot, const weft_value *b)
-{
-    weft_text mine = {0}, theirs = {0};
-    weft_value_print_shape(a, &mine);
-    weft_value_print_shape(b, &theirs);
-    weft_graph_fail(g, WEFT_ERR_INTERNAL, WEFT_NOWHERE, "%s %s %s %s %s: dims or dtype differ",
-                    weft_dtype_name(a->dtype), weft_text_get(&mine), cannot,
-                    weft_dtype_name(b->dtype), weft_text_get(&theirs));
-    weft_text_release(&mine);
-    weft_text_release(&theirs);
-}
-
 bool weft_value_is_far(const weft_value *v)
 {
     bool far = v->becomes && weft_node_is(v->becomes->node, WEFT_OP_EVICT);

@@ -136,19 +136,15 @@ static weft_status add_send(weft_compiler *c, weft_instruction *in, weft_node *n
 {
     in->kind = WEFT_POST_SEND;
     weft_status s = fill(c, in, n, 1, n->ins, 0, NULL);
+    const int64_t bytes = weft_nominal_bytes(c->g, n->ins[0]),
+                  others = weft_part_is_micro(n->part) ? c->l->sending - 1 : 0,
+                  all = others * weft_align(bytes, c->l->alignment) + bytes;
     in->workspace = weft_compile_add_buffer(c, (weft_buffer){.base = WEFT_BASE_ARENA,
-                                                             .bytes = weft_sent_bytes(c->l, n),
+                                                             .bytes = all,
                                                              .first = 0,
                                                              .last = c->n,
                                                              .kind = WEFT_CLASS_SENT});
     return s ? s : in->workspace < 0 ? WEFT_ERR_MEMORY : WEFT_OK;
-}
-
-int64_t weft_sent_bytes(const weft_lowered *l, const weft_node *n)
-{
-    const int64_t bytes = weft_nominal_bytes(l->graph, n->ins[0]);
-    const int64_t others = weft_part_is_micro(n->part) ? l->sending - 1 : 0;
-    return others * weft_align(bytes, l->alignment) + bytes;
 }
 
 static bool receives(const weft_compiler *c, const weft_node *n)

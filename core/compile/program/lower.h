@@ -335,8 +335,6 @@ uint64_t weft_global_index(const weft_tensor *t, int64_t i);
 int64_t weft_buffer_offset(const weft_lowered *l, const weft_buffer *b, int64_t micro);
 /* Bytes of the largest shard of a value: what its buffer takes on every rank. */
 int64_t weft_nominal_bytes(const weft_graph *g, const weft_value *v);
-/* What the places of a node that sends take, one behind the other. */
-int64_t weft_sent_bytes(const weft_lowered *l, const weft_node *n);
 /* Of parts that run as one, is this sent by itself, from where it lies to where it goes? Large ones
  * are: packing them would cost more than it saves.
  */

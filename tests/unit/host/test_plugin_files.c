@@ -2,6 +2,7 @@
 /* One plugin: found, opened, its descriptor checked and described; and what is none. */
 #include "../../lib/plugin_run.h"
 #include "console/describe.h"
+#include "vet/known.h"
 
 #include <ltdl.h>
 #include <stdio.h>
