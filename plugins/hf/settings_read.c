@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A model from the settings that a checkpoint keeps, where whole numbers are numbers. What else is
- * a word there follows from the plugin's flavors, or from which tensors there are. */
+/* A model from the settings that a checkpoint keeps, where whole numbers are numbers, but for a
+ * vocabulary that is the data's. What is a word there follows from the tensors, or from the
+ * plugin's flavors. */
 #include "hf.h"
 
 #include <stdio.h>
@@ -79,17 +80,35 @@ static void take_preset(const hf_model *m, hf_value *v)
     }
 }
 
-/* ---- switches ---- */
+/* ---- tensors ---- */
 
 /* The tensor of a row, in the first block that has it. */
-static bool is_stored(const reading *r, const weft_hf_tensor *row)
+static const weft_stored *stored(const reading *r, const weft_hf_tensor *row)
 {
     char name[HF_NAME];
     int64_t l = 0;
     while (l < MOST_LAYERS && !hf_is_of_layer(r->m, row, l))
         l++;
     hf_name(name, row->name, l, 0);
-    return weft_folder_find(r->tensors, name) != NULL;
+    return weft_folder_find(r->tensors, name);
+}
+
+/* A key that is a dim by itself: as long as that is. */
+static bool take_size(const reading *r, hf_value *v)
+{
+    const size_t n = strlen(v->param->name);
+    for (const weft_hf_tensor *row = r->m->form->tensors; hf_is_row(row); row++) {
+        const weft_stored *t = row->name && !row->other ? stored(r, row) : NULL;
+        const char *word = row->shape;
+        for (int d = 0; t && d < t->n_dims; d++, word += strcspn(word, " ")) {
+            word += strspn(word, " ");
+            if (strcspn(word, " ") == n && strncmp(word, v->param->name, n) == 0) {
+                hf_value_set_number(v, (double)t->size[d]);
+                return true;
+            }
+        }
+    }
+    return false;
 }
 
 /* Switches that are words, by the tensors that depend on them. */
@@ -100,7 +119,7 @@ static void settle_switches(const reading *r)
         hf_value *v = row->name && !row->other ? hf_model_find(r->m, key) : NULL;
         if (v && is_open(v) && v->param->type != WEFT_PARAM_INT &&
             v->param->type != WEFT_PARAM_REAL)
-            hf_value_set_number(v, is_stored(r, row) == (row->when != NULL));
+            hf_value_set_number(v, (stored(r, row) != NULL) == (row->when != NULL));
     }
 }
 
@@ -175,7 +194,7 @@ weft_status hf_settings_read(const json_t *manifest, const hf_tables *tables,
     if (s)
         return s;
     for (int i = 0; i < m->n; i++)
-        if (is_open(&m->values[i]))
+        if (is_open(&m->values[i]) && !take_size(&r, &m->values[i]))
             take_preset(m, &m->values[i]);
     settle_switches(&r);
     find_context(manifest, m);
