@@ -46,8 +46,9 @@ typedef struct attention {
 
 static const attention list[] = {
     {"8b-plan.ini", 1, 32, 8, 128, 8192, false, 1 | 4},
-    {"70b-plan.ini", 1, 8, 1, 128, 8192, false, 0},
+    {"70b-plan.ini 70b-overlap-plan.ini", 1, 8, 1, 128, 8192, false, 0},
     {"405b-plan.ini 405b-pp-plan.ini", 1, 16, 1, 128, 8192, false, 0},
+    {"120b-offload-plan.ini", 32, 96, 8, 128, 4096, false, 0},
     {"8b-1m-plan.ini", 1, 4, 1, 128, 131072, true, 1},
     {"llama-125m.ini", 8, 12, 4, 64, 1024, false, 2},
     {"gpt2-small.ini", 2, 12, 12, 64, 512, false, 0},
