@@ -181,6 +181,8 @@ weft_status oracle_replace(weft_run *run, const weft_value *v, int64_t micro, co
 {
     const weft_lowered *l = run->plan->lowered[WEFT_MODE_TRAIN];
     weft_tensor t;
+    if (weft_node_is(v->node, WEFT_OP_EVICT)) /* it lies far; what is fetched of it is replaced */
+        return WEFT_OK;
     weft_local_tensor(l->graph, v, l->coord, &t);
     int64_t n = weft_tensor_count(&t);
     size_t bytes = (size_t)n * weft_dtype_size(t.dtype);
