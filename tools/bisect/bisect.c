@@ -190,7 +190,9 @@ static void take_lines(char *said, weft_text *text)
 static weft_status ask_oracle(search *s, const bool *culprit, weft_error *err)
 {
     char *one = weft_format("%s/a.ini", s->b->dir), *other = weft_format("%s/b.ini", s->b->dir);
-    const char *const argv[] = {"weft", "oracle", one, other, "--bitwise", "all", NULL};
+    const char *const steps = s->b->steps > 1 ? "2" : "1";
+    const char *const argv[] = {"weft", "oracle",  one,   other, "--bitwise",
+                                "all",  "--steps", steps, NULL};
     weft_text said = {0};
     set_all(s, false);
     weft_status status =
@@ -305,8 +307,8 @@ static int conclude(const bisection *b, bool same, weft_text *text)
     else if (same)
         weft_text_print(text, "the runs are the same for %lld steps: no difference does it\n",
                         (long long)b->steps);
-    weft_text_print(text, "%d difference%s, %d runs of %lld steps\n", b->n, b->n == 1 ? "" : "s",
-                    b->runs, (long long)b->steps);
+    weft_text_print(text, "%d difference%s, %d runs of %lld step%s\n", b->n, b->n == 1 ? "" : "s",
+                    b->runs, (long long)b->steps, b->steps == 1 ? "" : "s");
     const int code = weft_cli_print(text);
     return code ? code : b->n > 0 && !same;
 }
@@ -324,15 +326,17 @@ static weft_status check_subject(const weft_subject *s, weft_error *err)
                                                           : "it is a plan");
 }
 
-/* A step that no run makes. */
-static weft_status check_step(const bisection *b, const weft_subject *subjects, weft_error *err)
+/* No more steps than the longer of both makes; one that --until names must be among them. */
+static weft_status find_steps(bisection *b, const weft_subject *subjects, weft_error *err)
 {
     json_int_t most = 0;
     for (int i = 0; i < 2; i++) {
         const json_int_t steps = json_integer_value(json_object_get(subjects[i].plan, "steps"));
         most = steps > most ? steps : most;
     }
-    if (!*b->metric || b->steps <= most)
+    if (!*b->metric && b->steps > most)
+        b->steps = most;
+    if (b->steps <= most)
         return WEFT_OK;
     return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
                      "--until: there is no step %lld: the longer of both runs has %lld",
@@ -366,7 +370,7 @@ static int bisect(const weft_cli_options *options, bisection *b, bool oracle, we
     weft_status s = weft_subjects_read(subjects, options->arguments, 2, options, err);
     for (int i = 0; i < 2 && !s; i++)
         s = check_subject(&subjects[i], err);
-    s = s ? s : check_step(b, subjects, err);
+    s = s ? s : find_steps(b, subjects, err);
     s = s ? s : find_ranks(b, subjects, err);
     b->a = subjects[0].plan;
     b->b = subjects[1].plan;
