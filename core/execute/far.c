@@ -83,13 +83,12 @@ weft_status weft_far_move(weft_run *run, int64_t at, int64_t n, void *to, const 
                           weft_error *err)
 {
     weft_request *request;
-    weft_status s = WEFT_OK;
-    if (run->far_memory) {
-        s = weft_device_is_async(run->plan) ? weft_run_wait(run, err) : WEFT_OK;
-        if (!s)
-            memcpy(to ? to : run->far_memory + at, to ? run->far_memory + at : from, (size_t)n);
+    char *const place = run->far_memory ? run->far_memory + at : NULL;
+    weft_status s = place && weft_device_is_async(run->plan) ? weft_run_wait(run, err) : WEFT_OK;
+    if (place && !s)
+        memcpy(to ? to : place, to ? place : from, (size_t)n);
+    if (place)
         return s;
-    }
     s = begin(run, at, n, to, from, &request, err);
     return s ? s : run->plan->far->wait(run->plan->far_self, request, err);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* How a program vets the files that it opens as plugins, and what it knows of those that are
- * nowhere. The core asks, and does not know how: a
- * program that links the core says it, once, when it is linked. */
+ * nowhere. The core asks, and does not know how: a program that links the core says it, once, when
+ * it is linked. */
 #ifndef WEFT_HOST_VETTING_H
 #define WEFT_HOST_VETTING_H
 

@@ -76,8 +76,7 @@ static weft_status create(void *self_, weft_error *err)
         self->activations == ACTIVATIONS_NO)
         weft_warn(self->host, weft_params_where(self->host->params, "state"),
                   "offload: nothing lies far with state = none, gradients = no, copies = no and "
-                  "activations = no; "
-                  "set one of them, or take offload out of [weft] plugins");
+                  "activations = no; set one of them, or take offload out of [weft] plugins");
     if (!*self->memory && self->activations == ACTIVATIONS_AUTO)
         return weft_fail(err, WEFT_ERR_INPUT, weft_params_where(self->host->params, "activations"),
                          "[offload] activations = auto chooses for a memory; set memory, too, as "
