@@ -37,7 +37,7 @@ static void print_time(const weft_plan *plan, const traffic *t, bool known, weft
     if (known) {
         weft_text_print(text, ", beside or behind %.3g s of computing", t->compute_s);
         if (t->compute_s > 0)
-            weft_text_print(text, ": a tenth of that from %.3g %s a step on",
+            weft_text_print(text, " (ten times as much from %.3g %s a step on)",
                             ceil((double)plan->units * 10 * t->link_s / t->compute_s), plan->unit);
     }
     if (!plan->far->in_host_memory) /* which does not wear */

@@ -83,7 +83,7 @@ static weft_status refuse_name(weft_where at, const char *word, weft_error *err)
         weft_text_print(&text, "%s%s", i ? ", " : "", names[i]);
     const char *near = weft_nearest(word, names, n);
     weft_status s = weft_fail(err, WEFT_ERR_INPUT, at,
-                              "'%.60s' is not a GPU that weft knows%s%s%s; there are %s, and a "
+                              "'%.60s' is not a profile that weft has%s%s%s; there are %s, and a "
                               "file of your own, as ./mine.ini",
                               word, near ? "; did you mean " : "", near ? near : "",
                               near ? "?" : "", weft_text_get(&text));
@@ -97,7 +97,8 @@ static weft_status read_file(weft_where at, const char *path, weft_settings **ou
     if (s || weft_section_find(*out, "gpu"))
         return s;
     return weft_fail(err, WEFT_ERR_INPUT, at,
-                     "%s has no section [gpu], where a GPU's numbers stand: it is no GPU's file",
+                     "%s has no section [gpu], where the numbers of a GPU or a CPU stand: it is no "
+                     "profile",
                      path);
 }
 

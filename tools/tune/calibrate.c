@@ -3,6 +3,7 @@
  * factor under a prior, so that what the runs do not tell stays as it was: least squares of the
  * logarithms of seconds, by times of steps and, where metrics have them, of their parts. */
 #include "calibrate.h"
+#include "about.h"
 #include "console/columns.h"
 #include "folder.h"
 #include "forecast/forecast.h"
@@ -11,6 +12,7 @@
 #include "study/subject.h"
 #include "tune.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -53,6 +55,7 @@ typedef struct known_run {
     observation *list; /* the step first */
     int n, capacity;
     bool on_cpu;
+    bool other_program; /* than run.json says */
     int ranks, threads;
     double before_s, after_s;
 } known_run;
@@ -92,6 +95,20 @@ static weft_status begin(known_run *run, weft_cli_options *options, weft_error *
     return weft_session_init(&run->session, options, 0, NULL, true, err);
 }
 
+/* An INI that was edited since, or another weft: what is predicted is not what was measured. */
+static weft_status compare_program(known_run *run, const json_t *about, weft_error *err)
+{
+    const char *was = json_string_value(json_object_get(about, "program"));
+    char now[24];
+    uint64_t program;
+    weft_status s = was ? weft_about_program(run->plan, &program, err) : WEFT_OK;
+    if (s || !was)
+        return s;
+    snprintf(now, sizeof now, "%016" PRIx64, program);
+    run->other_program = strcmp(was, now) != 0;
+    return WEFT_OK;
+}
+
 static weft_status plan_run(known_run *run, weft_trust trust, const json_t *about, weft_error *err)
 {
     char *ini = weft_format("%s/config.ini", run->dir);
@@ -104,6 +121,7 @@ static weft_status plan_run(known_run *run, weft_trust trust, const json_t *abou
     if (!s && !weft_plan_roofline(run->plan, &run->roofline))
         s = weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
                       "%s: its device does not say what it reaches", run->dir);
+    s = s ? s : compare_program(run, about, err);
     s = s ? s : weft_plan_forecast(run->plan, &run->roofline, &run->first, err);
     run->ranks = ranks;
     run->threads = run->session.host.threads > 0 ? run->session.host.threads : 1;
@@ -400,11 +418,33 @@ static weft_status print_all(const fit *all, weft_text *text, weft_error *err)
     if (!list)
         return weft_fail_memory(err);
     print_runs(all, text);
+    for (int i = 0; i < all->n; i++)
+        if (all->runs[i].other_program)
+            weft_text_print(text,
+                            "%s ran another program than its config.ini makes now: that was "
+                            "edited, or another weft made the run\n",
+                            all->runs[i].dir);
     weft_text_print(text, "median error of these runs' steps: %.1f %%, before %.1f %%\n",
                     100 * median_off(all, false, list), 100 * median_off(all, true, list));
     print_numbers(all, text);
     weft_free(list);
     return WEFT_OK;
+}
+
+/* Numbers by which a known run is predicted at half or twice its time are nobody's. */
+static weft_status check_close(const fit *all, weft_error *err)
+{
+    weft_status s = WEFT_OK;
+    for (int i = 0; i < all->n; i++) {
+        const known_run *r = &all->runs[i];
+        if (fabs(log(r->after_s / r->list[0].seconds)) > log(2))
+            s = weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
+                          "%s took %.3g s a step, and the numbers that fit best say %.3g s: it ran "
+                          "beside other work, or its files were changed; leave it out. No file was "
+                          "written",
+                          r->dir, r->list[0].seconds, r->after_s);
+    }
+    return s;
 }
 
 static weft_status write_profile(const fit *all, const char *path, weft_error *err)
@@ -459,6 +499,8 @@ weft_status tune_calibrate(const char *const *dirs, int n, weft_trust trust, con
     s = s ? s : check_alike(&all, err);
     s = s ? s : fit_all(&all, err);
     s = s ? s : print_all(&all, text, err);
+    if (!s && write)
+        s = check_close(&all, err);
     if (!s && write)
         s = write_profile(&all, write, err);
     release(&all);
