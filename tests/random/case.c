@@ -156,8 +156,10 @@ void random_describe(const random_case *c, weft_text *out)
     for (size_t i = 0; i < sizeof told / sizeof *told; i++)
         if (random_get(c, RANDOM_MANY, told[i][0], told[i][1]))
             weft_text_print(out, ", %s", told[i][2]);
-    if (random_lists(c, RANDOM_MANY, "masked"))
-        weft_text_add(out, ", masked");
+    static const char *const also[] = {"masked", "offload", "join", "overlap"};
+    for (size_t i = 0; i < sizeof also / sizeof *also; i++)
+        if (random_lists(c, RANDOM_MANY, also[i]))
+            weft_text_print(out, ", %s", also[i]);
     if (c->goes_on) {
         weft_text_add(out, ", then");
         describe_mesh(c, RANDOM_OTHER, out);

@@ -584,6 +584,47 @@ static void draw_mesh(drawing *d, unsigned run)
         list(d, "local", run, false);
 }
 
+/* ---- what changes no number, or only how sums are rounded ---- */
+
+static void draw_far(drawing *d, unsigned run)
+{
+    const char *state, *activations;
+    char words[3][RANDOM_VALUE];
+    list(d, "disk", run, false);
+    list(d, "offload", run, false);
+    state = pick(d, "moments all none", words[0]);
+    activations = pick(d, "no boundary all", words[1]);
+    set(d, run, "offload", "state", "", "%s", state);
+    set(d, run, "offload", "activations", "", "%s", activations);
+    set(d, run, "offload", "gradients", "", "%s", pick(d, "yes no", words[2]));
+    set(d, run, "offload", "least", NULL, "%d", pick_number(d, "0 0 1024"));
+    maybe(d, run, "offload", "prefetch", "0 1 2 3");
+    maybe(d, run, "offload", "copies", "yes no");
+    maybe(d, run, "disk", "verify", "yes no");
+    maybe(d, run, "disk", "threads", "1 3");
+}
+
+/* By numbers of its own, so that what else a seed draws does not change. */
+static void draw_passes(uint64_t seed, random_case *c, bool text, unsigned run)
+{
+    drawing d = {.state = seed ^ run << 20, .c = c, .text = text};
+    if (one_in(&d, 3))
+        draw_far(&d, run);
+    if (one_in(&d, 3))
+        list(&d, "join", run, false);
+    /* in other recipes a piece has scales of its own */
+    const char *recipe = random_get(c, run, "float8", "recipe");
+    const bool same =
+        !random_lists(c, run, "float8") ||
+        (strcmp(recipe, "rowwise_gw_hp") == 0 && !random_get(c, run, "float8", "recipe_of"));
+    if (one_in(&d, 5) && same) {
+        list(&d, "overlap", run, false);
+        set(&d, run, "overlap", "pieces", "2", "%d", pick_number(&d, "2 2 2 2 3 4"));
+        if (one_in(&d, 3))
+            maybe(&d, run, "overlap", "along", "batch seq");
+    }
+}
+
 /* ---- the whole ---- */
 
 /* Those that need another behind them come behind it. */
@@ -592,6 +633,7 @@ static bool comes_behind(const char *name, const char *other)
     return (strcmp(other, "text") == 0 &&
             (strcmp(name, "sample") == 0 || strcmp(name, "masked") == 0)) ||
            (strcmp(other, "adamw") == 0 && strcmp(name, "dump") == 0) ||
+           (strcmp(other, "disk") == 0 && strcmp(name, "offload") == 0) ||
            (strcmp(other, "ep") == 0 && strcmp(name, "fsdp") == 0); /* axes that cut samples */
 }
 
@@ -665,5 +707,8 @@ void random_draw(uint64_t seed, random_case *c)
         set(&d, RANDOM_MANY | RANDOM_OTHER, "ckpt", "every", NULL, "2");
     }
     draw_checks(&d);
+    draw_passes(seed, c, d.text, RANDOM_MANY);
+    if (c->goes_on)
+        draw_passes(seed, c, d.text, RANDOM_OTHER);
     shuffle(&d);
 }

@@ -56,8 +56,8 @@ static void note_like(random_verdict *v, const char *text)
  * goes together. Ranks of one command cannot differ through any fault of the user. */
 static bool is_ordinary(const char *said)
 {
-    static const char *const may[] = {"[pp] ", "[tp] degree", "[cp] degree: ", "[fsdp] two_level",
-                                      "[mesh] rule"};
+    static const char *const may[] = {
+        "[pp] ", "[tp] degree", "[cp] degree: ", "[fsdp] two_level", "[mesh] rule", "[overlap] "};
     const char *error = strstr(said, "error: "), *section = error ? strchr(error, '[') : NULL;
     bool mesh = false;
     for (size_t i = 0; i < sizeof may / sizeof *may && section; i++)

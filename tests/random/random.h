@@ -8,7 +8,7 @@
 #include <stdint.h>
 #include <weft/base.h>
 
-enum { RANDOM_PLUGINS = 24, RANDOM_SETTINGS = 96, RANDOM_VALUE = 96, RANDOM_ARGUMENTS = 24 };
+enum { RANDOM_PLUGINS = 32, RANDOM_SETTINGS = 128, RANDOM_VALUE = 96, RANDOM_ARGUMENTS = 24 };
 
 /* The runs of a case, as bits. */
 enum { RANDOM_ONE = 1, RANDOM_MANY = 2, RANDOM_OTHER = 4, RANDOM_ALL = 7 };
