@@ -9,6 +9,7 @@
  * (listed order), else at run time. */
 #include "host/host.h"
 
+#include <stdio.h>
 #include <string.h>
 
 /* What comes before what, and the order that follows: the plugins of the list, or the slots. */
@@ -59,6 +60,19 @@ const char *weft_plain_capability(const char *need, char buffer[64], bool *optio
     memcpy(buffer, need, n);
     buffer[n] = '\0';
     return buffer;
+}
+
+const char *weft_next_after(const char **list, char buffer[64], bool *optional)
+{
+    char word[64];
+    const char *from = *list ? *list + strspn(*list, " ") : "";
+    const size_t n = strcspn(from, " ");
+    if (n == 0)
+        return NULL;
+    snprintf(word, sizeof word, "%.*s", (int)n, from);
+    *list = from + n;
+    const char *plain = weft_plain_capability(word, buffer, optional);
+    return plain == word ? memcpy(buffer, word, sizeof word) : plain;
 }
 
 /* A service gives its own name too, an axis its own. */
@@ -323,12 +337,10 @@ static void refuse_circle(set *s)
 }
 
 /* A pass waits for all of its stage that give a capability. */
-static void add_after(set *s, int index)
+static void add_after(set *s, int index, const char *capability, bool optional)
 {
-    char buffer[64];
-    bool optional, found = false;
+    bool found = false;
     const weft_slot *me = &s->slots[index];
-    const char *capability = weft_plain_capability(me->item->after, buffer, &optional);
     if (find_core(capability))
         fail(s, me->plugin,
              "a pass of plugin '%s' says after '%s', which weft gives between stages: the stage of "
@@ -358,9 +370,13 @@ static void add_after(set *s, int index)
 
 static void check_after(set *s)
 {
-    for (int i = 0; i < s->n_slots; i++)
-        if (s->slots[i].item->kind == WEFT_PASS && s->slots[i].item->after)
-            add_after(s, i);
+    char buffer[64];
+    bool optional;
+    for (int i = 0; i < s->n_slots; i++) {
+        const char *list = s->slots[i].item->kind == WEFT_PASS ? s->slots[i].item->after : NULL;
+        for (const char *word; (word = weft_next_after(&list, buffer, &optional));)
+            add_after(s, i, word, optional);
+    }
     clear(&s->passes);
     if (sort(s, &s->passes, false))
         return;

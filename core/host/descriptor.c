@@ -392,6 +392,8 @@ static void check_command(check *c, const weft_contribution *k)
 
 static void check_contributions(check *c)
 {
+    char buffer[64];
+    bool optional;
     for (const weft_contribution *k = c->plugin->contributions; k && k->kind != WEFT_END; k++) {
         switch (k->kind) {
         case WEFT_PASS:
@@ -426,7 +428,9 @@ static void check_contributions(check *c)
         if (k->after && k->kind != WEFT_PASS)
             complain(c, "a contribution that is not a pass says after '%s'; only passes wait",
                      k->after);
-        check_capabilities(c, "after", (const char *const[]){k->after, NULL}, true);
+        const char *list = k->after;
+        for (const char *word; (word = weft_next_after(&list, buffer, &optional));)
+            check_capabilities(c, "after", (const char *const[]){word, NULL}, false);
         check_capabilities(c, "needs", k->needs, true);
         check_capabilities(c, "gives", k->gives, false);
         check_capabilities(c, "refuses", k->refuses, false);

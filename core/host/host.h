@@ -81,6 +81,9 @@ weft_status weft_descriptor_check(const weft_plugin *plugin, const char *name, c
 /* A need's capability without the '?' of an optional one. */
 const char *weft_plain_capability(const char *need, char buffer[64], bool *optional);
 
+/* The same of the next word of what a pass says after; NULL: there is no more. */
+const char *weft_next_after(const char **list, char buffer[64], bool *optional);
+
 /* Capabilities of the listed set: each given once, each need met in time, nothing refused is there.
  * Fills plugins->passes. */
 weft_status weft_order_check(weft_plugins *plugins, weft_error *err);

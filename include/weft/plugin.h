@@ -271,9 +271,9 @@ typedef struct weft_contribution {
      * plugin (same or earlier stage), or by the core; "x?" is used if there. gives: for later ones.
      * once: no other plugin may give the same (device, model, ...). */
     const char *const *needs, *const *gives, *const *refuses;
-    /* PASS. after: NULL, or a capability: the pass runs behind all passes of its stage that give
-     * it, wherever its plugin is listed; "x?": if any does. So a plugin has passes at two places of
-     * the list. */
+    /* PASS. after: NULL, or capabilities with blanks between: the pass runs behind all passes of
+     * its stage that give them, wherever its plugin is listed; "x?": if any does. So a plugin has
+     * passes at two places of the list. */
     weft_pass_stage stage;
     const char *after;
     unsigned modes; /* all stages but mesh: WEFT_IN_...; 0: all modes */

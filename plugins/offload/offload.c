@@ -366,7 +366,7 @@ static const weft_contribution contributions[] = {
      .stage = WEFT_STAGE_ORDERED,
      .graph = put_far,
      .needs = needs,
-     .after = "parts?"},
+     .after = "parts? pieces_ordered?"},
     {.kind = WEFT_REVIEW, .stage = WEFT_STAGE_GRAPH, .review = begin},
     {.kind = WEFT_REVIEW, .stage = WEFT_STAGE_ORDERED, .review = review},
     {.kind = WEFT_END},

@@ -203,6 +203,7 @@ static weft_status review(void *self, weft_plan *plan, weft_error *err)
 }
 
 static const char *const needs[] = {"model", NULL};
+static const char *const gives[] = {"pieces_ordered", NULL};
 static const weft_contribution contributions[] = {
     {.kind = WEFT_PASS,
      .stage = WEFT_STAGE_GRAPH,
@@ -212,7 +213,9 @@ static const weft_contribution contributions[] = {
     {.kind = WEFT_PASS,
      .stage = WEFT_STAGE_ORDERED,
      .modes = WEFT_IN_TRAIN | WEFT_IN_EVALUATE,
-     .graph = order},
+     .graph = order,
+     .gives = gives,
+     .after = "parts?"},
     {.kind = WEFT_REVIEW, .stage = WEFT_STAGE_GRAPH, .review = review},
     {.kind = WEFT_END}};
 

@@ -58,8 +58,7 @@ static void fuse_add(weft_compiler *c, weft_node *n)
 }
 
 /* accumulate(x), a sum: whoever starts the chain of sums that ends in x adds to the accumulator at
- * once.
- */
+ * once, if that is there by then: it may have to come from far memory. */
 static void fuse_accumulate(weft_compiler *c, weft_node *n)
 {
     if (!weft_node_accumulates(n) || (n->op->flags & WEFT_OP_MAX) || !c->repeats)
@@ -67,7 +66,9 @@ static void fuse_accumulate(weft_compiler *c, weft_node *n)
     weft_value *x = n->ins[0];
     while (c->fused[x->node->id] && weft_node_is(x->node, WEFT_OP_ADD) && x->n_uses == 1)
         x = x->node->ins[weft_compile_total(c, x->node)];
-    if (x->dtype != n->outs[0]->dtype || !can_add(c, x))
+    const weft_node *so_far = n->n_ins > 1 ? n->ins[1]->node : NULL;
+    if (x->dtype != n->outs[0]->dtype || !can_add(c, x) ||
+        (so_far && c->position[so_far->id] > c->position[x->node->id]))
         return;
     c->fused[n->id] = true;
     c->adds[x->node->id] = true;

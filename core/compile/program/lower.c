@@ -173,6 +173,9 @@ static weft_status add_await_of(weft_compiler *c, weft_program *program, const w
 {
     const weft_node *m = v->node;
     bool comes = receives(c, m) && c->position[m->id] >= program->from;
+    if (comes && c->position[m->id] > position)
+        return weft_fail(c->err, WEFT_ERR_INTERNAL, WEFT_NOWHERE,
+                         "%s is read before it is sent for", v->name);
     return comes ? add_await(c, program, m, position) : WEFT_OK;
 }
 
@@ -187,7 +190,7 @@ static weft_status add_awaits(weft_compiler *c, weft_program *program, const wef
         s = s ? s : add_await_of(c, program, sum->ins[weft_compile_total(c, sum)], position);
     while (sum && weft_node_is(sum, WEFT_OP_ADD) && c->fused[sum->id] && sum->outs[0]->n_uses)
         sum = sum->outs[0]->uses[0].node;
-    if (sum && weft_node_accumulates(sum) && sum->n_ins > 1)
+    if (sum && c->fused[sum->id] && weft_node_accumulates(sum) && sum->n_ins > 1)
         s = s ? s : add_await_of(c, program, sum->ins[1], position);
     return s;
 }
