@@ -159,8 +159,12 @@ static void remember(weft_graph *g, const weft_params *p, const maxima *m, weft_
     int length = (int)(strlen(name) - strlen(".amax"));
     bool of_x = strncmp(name + length - 2, ".x", 2) == 0;
     char *scale = weft_format("%.*s.scale", length, name);
+    if (!scale) {
+        weft_fail_memory(weft_graph_error(g));
+        return;
+    }
     ins[0] = history;
-    ins[1] = scale ? weft_graph_find(g, scale) : NULL;
+    ins[1] = weft_graph_find(g, scale);
     weft_free(scale);
     ins[2] = weft_add_input(g, "step");
     weft_graph_set_block(g, history->node->block);
