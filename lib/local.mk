@@ -16,6 +16,7 @@ lib_libkit_la_SOURCES = \
 	lib/kit/join.c \
 	lib/kit/json.c \
 	lib/kit/loss.c \
+	lib/kit/pages.c \
 	lib/kit/pairs.c \
 	lib/kit/pattern.c \
 	lib/kit/permute.c \

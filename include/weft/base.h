@@ -112,6 +112,9 @@ void weft_free(void *p);
  * weft_free_aligned. */
 void *weft_alloc_aligned(size_t alignment, size_t bytes);
 void weft_free_aligned(void *p);
+/* Whole pages; large ones where it is more than 32 MiB and the system has them, never more memory
+ * than asked for. What disks read into, or much is computed from; free with weft_free_aligned. */
+void *weft_alloc_pages(size_t bytes);
 /* A copy, and printf, in fresh memory (weft_free); NULL when out of memory. */
 char *weft_strdup(const char *text);
 char *weft_format(const char *format, ...) WEFT_PRINTF(1, 2);

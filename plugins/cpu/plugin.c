@@ -135,8 +135,9 @@ static weft_status device_alloc(void *self, size_t bytes, void **memory, weft_er
     const weft_host_room room = weft_find_host_room("");
     const bool fits = bytes <= room.machine && bytes <= room.group;
     weft_text left = {0};
-    void *p = fits ? weft_alloc_aligned(bytes < PAGE ? 64 : PAGE, bytes)
-                   : NULL; /* a kernel that promises too much would kill us later */
+    void *p = !fits          ? NULL /* a kernel that promises too much would kill us later */
+              : bytes < PAGE ? weft_alloc_aligned(64, bytes)
+                             : weft_alloc_pages(bytes);
     if (!p) {
         if (!fits)
             print_left(&room, &left);

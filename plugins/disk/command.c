@@ -87,7 +87,7 @@ static void print_rates(const probe *p, const char *dir, weft_text *text)
 
 static weft_status probe_folder(probe *p, const char *dir, weft_error *err)
 {
-    p->memory = weft_alloc_aligned(DISK_BLOCK, AT_ONCE);
+    p->memory = weft_alloc_pages(AT_ONCE);
     weft_status s = p->memory ? WEFT_OK : weft_fail_memory(err);
     s = s ? s : disk_file_open(&p->q, dir, DISK_AUTO, WEFT_NOWHERE, err);
     s = s ? s : disk_file_reserve(&p->q, p->bytes, WEFT_NOWHERE, err);

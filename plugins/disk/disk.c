@@ -134,7 +134,7 @@ static weft_status measure(disk *self, int64_t bytes, weft_error *err)
     double seconds = 0, rate[2] = {0, 0};
     if (self->floor <= 0)
         return WEFT_OK;
-    char *memory = weft_alloc_aligned(DISK_BLOCK, (size_t)n);
+    char *memory = weft_alloc_pages((size_t)n);
     weft_status s = memory ? WEFT_OK : weft_fail_memory(err);
     if (memory)
         memset(memory, 0, (size_t)n);

@@ -32,7 +32,7 @@ static void *copy(void *arg)
 double profile_measure_memory(int threads)
 {
     copier *list = weft_alloc_zero((size_t)threads, sizeof *list);
-    char *memory = weft_alloc_aligned(4096, (size_t)threads * 2 * BYTES);
+    char *memory = weft_alloc_pages((size_t)threads * 2 * BYTES);
     double rate = 0;
     int n = 0;
     for (int i = 0; list && memory && i < threads; i++) {

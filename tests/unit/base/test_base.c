@@ -123,6 +123,21 @@ static void odd_sizes(void **state)
     weft_free_aligned(aligned);
 }
 
+static void pages(void **state)
+{
+    (void)state;
+    const size_t many = ((size_t)40 << 20) + 5;
+    char *few = weft_alloc_pages(10), *large = weft_alloc_pages(many);
+    assert_true(few && (uintptr_t)few % 4096 == 0);
+    assert_true(large && (uintptr_t)large % (2 << 20) == 0);
+    large[0] = large[many - 1] = 1;
+    weft_free_aligned(few);
+    weft_free_aligned(large);
+    weft_alloc_fail_at(1);
+    assert_null(weft_alloc_pages(many));
+    weft_alloc_fail_at(0);
+}
+
 static void formatting(void **state)
 {
     (void)state;
@@ -340,6 +355,7 @@ int main(void)
         cmocka_unit_test(blame_belongs_to_a_thread),
         cmocka_unit_test(allocation_n_fails_once),
         cmocka_unit_test(odd_sizes),
+        cmocka_unit_test(pages),
         cmocka_unit_test(formatting),
         cmocka_unit_test(pool_gives_zeroed_aligned_memory),
         cmocka_unit_test(pool_text_and_failure),
