@@ -114,53 +114,61 @@ static void store(weft_dtype dtype, double d, uint8_t *to)
         *to = weft_f64_to_f8(d, dtype);
 }
 
-/* Blocks of one length, which compilers make vectors of. */
-enum { BLOCK = 64 };
+/* Blocks of one length, which compilers make vectors of, and copy without a call. */
+enum { BLOCK = 32 };
+typedef void convert_block(const uint8_t *from, uint8_t *to);
 
-static int64_t next_block(int64_t n)
+static void bf16_to_f32(const uint8_t *from, uint8_t *to)
 {
-    return n < BLOCK ? n : BLOCK;
-}
-
-static void bf16_to_f32(const uint8_t *from, uint8_t *to, int64_t n)
-{
-    uint16_t h[BLOCK] = {0};
-    float f[BLOCK];
-    for (int64_t i = 0; i < n; i += BLOCK) {
-        const size_t take = (size_t)next_block(n - i);
-        memcpy(h, from + 2 * i, take * sizeof *h);
-        for (int k = 0; k < BLOCK; k++)
-            f[k] = weft_bf16_to_f32(h[k]);
-        memcpy(to + 4 * i, f, take * sizeof *f);
-    }
-}
-
-static void f32_to_bf16(const uint8_t *from, uint8_t *to, int64_t n)
-{
-    float f[BLOCK] = {0};
     uint16_t h[BLOCK];
-    for (int64_t i = 0; i < n; i += BLOCK) {
-        const size_t take = (size_t)next_block(n - i);
-        memcpy(f, from + 4 * i, take * sizeof *f);
-        for (int k = 0; k < BLOCK; k++)
-            h[k] = weft_f32_to_bf16(f[k]);
-        memcpy(to + 2 * i, h, take * sizeof *h);
-    }
+    float f[BLOCK];
+    memcpy(h, from, sizeof h);
+    for (int k = 0; k < BLOCK; k++)
+        f[k] = weft_bf16_to_f32(h[k]);
+    memcpy(to, f, sizeof f);
+}
+
+static void f32_to_bf16(const uint8_t *from, uint8_t *to)
+{
+    float f[BLOCK];
+    uint16_t h[BLOCK];
+    memcpy(f, from, sizeof f);
+    for (int k = 0; k < BLOCK; k++)
+        h[k] = weft_f32_to_bf16(f[k]);
+    memcpy(to, h, sizeof h);
+}
+
+static convert_block *find_block(const store_type *from, weft_dtype dtype)
+{
+    return from->dtype == WEFT_BF16 && dtype == WEFT_F32   ? bf16_to_f32
+           : from->dtype == WEFT_F32 && dtype == WEFT_BF16 ? f32_to_bf16
+                                                           : NULL;
+}
+
+/* Fewer than a block's. */
+static void convert_rest(convert_block *block, const uint8_t *from, size_t from_bytes, uint8_t *to,
+                         size_t to_bytes)
+{
+    uint8_t whole[BLOCK * sizeof(float)] = {0}, done[BLOCK * sizeof(float)];
+    memcpy(whole, from, from_bytes);
+    block(whole, done);
+    memcpy(to, done, to_bytes);
 }
 
 void store_convert(const store_type *from, weft_dtype dtype, const void *data, void *to, int64_t n)
 {
     const uint8_t *in = data;
     uint8_t *out = to;
-    size_t from_width = (size_t)from->bits / 8, to_width = weft_dtype_size(dtype);
+    const size_t from_width = (size_t)from->bits / 8, to_width = weft_dtype_size(dtype);
+    convert_block *block = find_block(from, dtype);
     if (from->dtype == dtype) {
         memcpy(out, in, (size_t)n * to_width);
-    } else if (from->dtype == WEFT_BF16 && dtype == WEFT_F32) {
-        bf16_to_f32(in, out, n);
-    } else if (from->dtype == WEFT_F32 && dtype == WEFT_BF16) {
-        f32_to_bf16(in, out, n);
-    } else {
-        for (int64_t i = 0; i < n; i++)
-            store(dtype, load(from, in + (size_t)i * from_width), out + (size_t)i * to_width);
+        return;
     }
+    for (; block && n >= BLOCK; n -= BLOCK, in += BLOCK * from_width, out += BLOCK * to_width)
+        block(in, out);
+    if (block)
+        convert_rest(block, in, (size_t)n * from_width, out, (size_t)n * to_width);
+    for (; !block && n > 0; n--, in += from_width, out += to_width)
+        store(dtype, load(from, in), out);
 }
