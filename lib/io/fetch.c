@@ -190,13 +190,16 @@ static void keep_chunk(weft_folder *folder, const store_file *file, int64_t inde
     weft_free(drop);
 }
 
+/* What was read to its end is the first to be replaced: its memory is near still. */
 static bool copy_kept(weft_folder *folder, const store_file *file, int64_t index, int64_t at,
                       int64_t n, void *to)
 {
     pthread_mutex_lock(&folder->lock);
-    const store_chunk *c = find_chunk(folder, file, index);
+    store_chunk *c = find_chunk(folder, file, index);
     if (c)
         memcpy(to, c->data + at, (size_t)n);
+    if (c && at + n == chunk_bytes(&file->sums, index))
+        c->used = 0;
     pthread_mutex_unlock(&folder->lock);
     return c != NULL;
 }
