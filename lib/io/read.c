@@ -5,7 +5,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-enum { ROOM = 1 << 20, LONG_ROW = 64 << 10, SMALL_GAP = 32 << 10 };
+enum { ROOM = 1 << 20, LONG_ROW = 64 << 10, SMALL_GAP = 32 << 10, ALIGNMENT = 64 };
 
 /* What a box and a piece share, cut into rows that are dense in the file and in the box. */
 typedef struct shared_box {
@@ -132,7 +132,7 @@ static weft_status read_rows(shared_box *b, weft_error *err)
     int64_t span = (place_row(b, b->n_rows - 1).from + b->row - b->from_first) * b->width;
     b->room = span < ROOM ? span : ROOM;
     if (!is_long || b->type->dtype != b->dtype) {
-        b->buffer = weft_alloc((size_t)b->room);
+        b->buffer = weft_alloc_aligned(ALIGNMENT, (size_t)b->room);
         if (!b->buffer)
             return weft_fail_memory(err);
     }
@@ -140,7 +140,7 @@ static weft_status read_rows(shared_box *b, weft_error *err)
         status = read_short_rows(b, err);
     for (int64_t i = 0; i < b->n_rows && is_long && status == WEFT_OK; i++)
         status = read_long_row(b, place_row(b, i), err);
-    weft_free(b->buffer);
+    weft_free_aligned(b->buffer);
     return status;
 }
 

@@ -21,7 +21,7 @@ weft_status ckpt_writer_init(ckpt_writer *w, weft_error *err)
     for (int i = 0; i < w->parts.n; i++)
         n += (bytes_in_memory(&w->parts.list[i]) + CKPT_CHUNK - 1) / CKPT_CHUNK;
     w->chunks = weft_alloc_zero((size_t)n + 1, sizeof *w->chunks);
-    w->scratch = weft_alloc(CONVERTED + CKPT_CHUNK);
+    w->scratch = weft_alloc_aligned(64, CONVERTED + CKPT_CHUNK);
     if (!w->chunks || !w->scratch)
         return weft_fail_memory(err);
     for (int i = 0; i < w->parts.n; i++) {
@@ -42,7 +42,7 @@ void ckpt_writer_release(ckpt_writer *w)
         pthread_mutex_destroy(&w->lock);
     }
     weft_free(w->chunks);
-    weft_free(w->scratch);
+    weft_free_aligned(w->scratch);
     ckpt_parts_release(&w->parts);
     weft_text_release(&w->record);
     weft_error_release(&w->err);

@@ -4,7 +4,7 @@
 
 /* Bytes of a box: what processors keep near; more where a box is turned, so that few read the same
  * rows of a file. */
-enum { MOST = 2 << 20, MOST_TURNED = 32 << 20 };
+enum { MOST = 2 << 20, MOST_TURNED = 32 << 20, ALIGNMENT = 64 };
 
 /* ---- how tensors are shared out between files ---- */
 
@@ -122,7 +122,7 @@ weft_status hf_output_write(const hf_output *out, int64_t max_shard, int64_t *by
 {
     hf_shards shards;
     const int64_t most = out->turned ? MOST_TURNED : MOST;
-    writing w = {.out = out, .buffer = weft_alloc((size_t)most), .most = most};
+    writing w = {.out = out, .buffer = weft_alloc_aligned(ALIGNMENT, (size_t)most), .most = most};
     weft_status s = w.buffer ? WEFT_OK : weft_fail_memory(err);
     s = s ? s : hf_shards_init(&shards, out->pieces, out->n, max_shard, err);
     if (!s) {
@@ -131,6 +131,6 @@ weft_status hf_output_write(const hf_output *out, int64_t max_shard, int64_t *by
         *bytes = shards.bytes;
         hf_shards_release(&shards);
     }
-    weft_free(w.buffer);
+    weft_free_aligned(w.buffer);
     return s;
 }
