@@ -262,6 +262,11 @@ static bool read_rope(hf_reader *r, json_t *object, hf_model *m)
     return !inner.status;
 }
 
+static bool has_same(const hf_model *a, const hf_model *b, const char *key)
+{
+    return !key || strcmp(hf_model_find(a, key)->text, hf_model_find(b, key)->text) == 0;
+}
+
 /* Both spellings may stand side by side, but must agree. */
 static void compare_rope(hf_reader *r, json_t *before, const hf_model *m)
 {
@@ -276,11 +281,9 @@ static void compare_rope(hf_reader *r, json_t *before, const hf_model *m)
             memcpy(old.values[i].text, m->values[i].text, sizeof old.values[i].text);
     read_rope(r, before, &old);
     for (const weft_hf_rope_type *t = m->form->rope->types; t && t->type; t++) {
-        same =
-            same && strcmp(hf_model_find(m, t->key)->text, hf_model_find(&old, t->key)->text) == 0;
+        same = same && has_same(m, &old, t->key);
         for (const weft_hf_key *k = t->keys; k->name; k++)
-            same = same && (!k->key || strcmp(hf_model_find(m, k->key)->text,
-                                              hf_model_find(&old, k->key)->text) == 0);
+            same = same && has_same(m, &old, k->key);
     }
     if (!r->status && !same)
         hf_complain(r, "'rope_scaling' and 'rope_parameters' differ; keep the right one");

@@ -89,6 +89,14 @@ static weft_status add_tokenizer(const hf_model *m, const char *folder, weft_tex
     return s ? s : hf_tokens_settings(folder, m, ini, err);
 }
 
+/* The model's section, and where its parameters begin. */
+static weft_status add_load(const hf_model *m, const char *folder, weft_text *ini, weft_error *err)
+{
+    hf_settings_section(m, ini);
+    weft_text_add(ini, "\n[hf]\n");
+    return add_path(ini, "load", folder, NULL, err);
+}
+
 /* A run that has what the folder has, and no more. */
 static weft_status add_minimal(const hf_model *m, const char *folder, weft_text *ini,
                                weft_error *err)
@@ -97,9 +105,7 @@ static weft_status add_minimal(const hf_model *m, const char *folder, weft_text 
     weft_text_print(ini, "%s    hf\n\n[train]\n", tokenizer ? "    text\n" : "");
     if (!m->form->diffusers)
         weft_text_print(ini, "seq_len = %lld\n\n", (long long)seq_len_of(m));
-    hf_settings_section(m, ini);
-    weft_text_add(ini, "\n[hf]\n");
-    weft_status s = add_path(ini, "load", folder, NULL, err);
+    weft_status s = add_load(m, folder, ini, err);
     if (!tokenizer)
         return s;
     weft_text_add(ini, "\n[text]\n");
@@ -142,9 +148,7 @@ static weft_status add_training(const hf_model *m, const char *folder, weft_text
                         "seq_len = %lld\n"
                         "global_batch = 8        ; samples a step: %lld tokens\n\n",
                         (long long)seq_len_of(m), (long long)(8 * seq_len_of(m)));
-    hf_settings_section(m, ini);
-    weft_text_add(ini, "\n[hf]\n");
-    weft_status s = add_path(ini, "load", folder, NULL, err);
+    weft_status s = add_load(m, folder, ini, err);
     s = s ? s : add_data(m, folder, ini, err);
     weft_text_add(
         ini, "\n[adamw]\nlr = 2e-5\nwarmup_steps = 50\nlr_decay = cosine\nmin_lr_factor = 0.1\n");
@@ -169,11 +173,6 @@ weft_status hf_settings_print(const char *folder, const hf_tables *tables, bool 
 
 /* ---- the format service ---- */
 
-static bool is_model(const char *folder)
-{
-    return hf_is_folder(folder);
-}
-
 static weft_status print_minimal(const char *folder, const weft_finder *plugins, weft_text *ini,
                                  weft_error *err)
 {
@@ -181,4 +180,4 @@ static weft_status print_minimal(const char *folder, const weft_finder *plugins,
 }
 
 const weft_model_format hf_format = {
-    .size = sizeof(weft_model_format), .is = is_model, .settings = print_minimal};
+    .size = sizeof(weft_model_format), .is = hf_is_folder, .settings = print_minimal};
