@@ -234,6 +234,8 @@ void cpu_attention_release(void *state);
 bool cpu_product_fits(const cpu_matmul_shape *shape);
 /* bf16 operands are multiplied as they are, or widened. */
 bool cpu_product_is_widened(const weft_call *call, const cpu_matmul_shape *shape);
+/* By tiles.h, as those that are widened, and not by sliced.h. */
+bool cpu_product_is_tiled(const weft_call *call, const cpu_matmul_shape *shape);
 bool cpu_product_accepts(const weft_call *call);
 size_t cpu_product_workspace(const weft_call *call);
 weft_status cpu_product_prepare(const weft_call *call, void **state, weft_error *err);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* linear, linear_dx, linear_dw: matrix products by oneDNN. Where the CPU has no bf16 products, bf16
- * operands are widened tile by tile and multiplied in f32 by ourselves: oneDNN would pack once more
- * what was widened for it. */
+/* linear, linear_dx, linear_dw: matrix products by oneDNN, or by tiles of our own. Where the CPU
+ * has no bf16 products, bf16 operands are widened tile by tile and multiplied in f32 by ourselves:
+ * oneDNN would pack once more what was widened for it. And of small weights the gradient is ours.
+ */
 #include "sliced.h"
 #include "tiles.h"
 
@@ -11,7 +12,7 @@
 typedef struct product {
     cpu_matmul_shape shape; /* of the whole */
     int threads;
-    bool widened;
+    bool widened, tiled;
     size_t workspace; /* bytes */
     cpu_sliced *direct;
 } product;
@@ -96,6 +97,24 @@ bool cpu_product_is_widened(const weft_call *call, const cpu_matmul_shape *s)
     return s->ab == WEFT_BF16 && (!call->queue || call->queue->products == CPU_PRODUCTS_F32);
 }
 
+/* The rows of an operand of a weight's gradient are multiples of 2 KiB apart, so that what is
+ * gathered from many of them shares few places of a cache. */
+static bool is_crowded(const cpu_matmul_shape *s)
+{
+    return s->m >= 128 && s->n >= 128 && (s->m % 512 == 0 || s->n % 512 == 0);
+}
+
+/* Such a gradient, of a weight so small that it would be cut into slices, oneDNN makes at 0.5 to
+ * 0.95 times the rate of tiles (AVX2, 128 x 512 to 2048 x 256 elements, 512 to 4,096 rows); larger
+ * ones, others, and the other products, it makes at 1.05 to 1.4 times. It is the weight's size that
+ * decides, not how many rows there are. */
+bool cpu_product_is_tiled(const weft_call *call, const cpu_matmul_shape *s)
+{
+    const bool dw = s->a_row == 1 && s->b_col == 1;
+    return cpu_product_is_widened(call, s) ||
+           (s->ab == WEFT_F32 && dw && is_crowded(s) && cpu_sliced_is_cut(s));
+}
+
 /* With few rows, as a text is written, a product is reading weights: a byte takes as long as some
  * five operations. Where other processes want the cores, each meeting of threads may cost a time
  * slice, so small products have none. */
@@ -111,7 +130,7 @@ size_t cpu_product_workspace(const weft_call *call)
     cpu_matmul_shape s = shape_of(call);
     if (empty(&s)) /* of which oneDNN wants to know nothing */
         return 0;
-    if (cpu_product_is_widened(call, &s))
+    if (cpu_product_is_tiled(call, &s))
         return cpu_tiles_scratch(&s, threads_of(call, &s));
     size_t bytes = cpu_sliced_scratch(&s, threads_of(call, &s));
     return bytes == SIZE_MAX ? 0 : bytes; /* prepare will say why */
@@ -127,9 +146,10 @@ weft_status cpu_product_prepare(const weft_call *call, void **state, weft_error 
     p->shape = shape_of(call);
     p->threads = threads_of(call, &p->shape);
     p->widened = cpu_product_is_widened(call, &p->shape);
+    p->tiled = !empty(&p->shape) && cpu_product_is_tiled(call, &p->shape);
     p->workspace = cpu_product_workspace(call);
     weft_status status = WEFT_OK;
-    if (!empty(&p->shape) && !p->widened)
+    if (!empty(&p->shape) && !p->tiled)
         status = cpu_sliced_create(&p->shape, p->threads, &p->direct, err);
     if (status != WEFT_OK) {
         cpu_product_release(p);
@@ -182,7 +202,7 @@ weft_status cpu_product_launch(const weft_call *call, weft_error *err)
             memset(call->outs[0].data, 0, (size_t)(s->m * s->n) * weft_dtype_size(s->c));
         return WEFT_OK;
     }
-    if (!p->widened)
+    if (!p->tiled)
         return cpu_sliced_run(p->direct, call->ins[0].data, call->ins[1].data, call->outs[0].data,
                               call->workspace, err);
     cpu_tiles_run(s, p->threads, call->ins[0].data, call->ins[1].data, call->outs[0].data,

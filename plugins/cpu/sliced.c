@@ -39,9 +39,14 @@ static int64_t slices_of(int64_t extent, double operations)
     return n < MOST_SLICES ? n : MOST_SLICES;
 }
 
+bool cpu_sliced_is_cut(const cpu_matmul_shape *shape)
+{
+    return shape->m * shape->n <= MOST_SLICED && cpu_matmul_is_gemm(shape);
+}
+
 static void cut(cpu_sliced *p, const cpu_matmul_shape *shape, int threads)
 {
-    bool sliced = shape->m * shape->n <= MOST_SLICED && cpu_matmul_is_gemm(shape);
+    const bool sliced = cpu_sliced_is_cut(shape);
     p->shape = *shape;
     p->rows = shape->m >= shape->n;
     p->threads = sliced ? threads : 1;

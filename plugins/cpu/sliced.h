@@ -7,6 +7,8 @@
 
 typedef struct cpu_sliced cpu_sliced;
 
+/* Would oneDNN cut the contracted dim of a product of this size among threads? */
+bool cpu_sliced_is_cut(const cpu_matmul_shape *shape);
 /* As cpu_matmul_scratch, _create, _destroy and _run. */
 size_t cpu_sliced_scratch(const cpu_matmul_shape *shape, int threads);
 weft_status cpu_sliced_create(const cpu_matmul_shape *shape, int threads, cpu_sliced **out,

@@ -22,10 +22,12 @@ static void test_sliced_products(void **state)
     trial_linear(130, 151, 70, WEFT_F32, WEFT_F32);
 }
 
-/* More than one tile in every direction, with rests. */
+/* More than one tile in every direction, with rests; and gradients of weights that are tiled. */
 static void test_tiled_products(void **state)
 {
     (void)state;
+    trial_linear(512, 300, 40, WEFT_F32, WEFT_F32);
+    trial_linear(130, 512, 270, WEFT_F32, WEFT_F32);
     trial_linear(300, 530, 5, WEFT_BF16, WEFT_BF16);
     trial_linear(150, 270, 531, WEFT_BF16, WEFT_F32);
     trial_linear(144, 256, 256, WEFT_BF16, WEFT_F32);
