@@ -148,19 +148,22 @@ weft_status weft_cli_read_alone(const char *path, weft_settings **out, weft_erro
     return status;
 }
 
-/* What stands for `other` where it is listed, else at `place`. */
+/* In the place of `other` where that is listed behind `behind`; else right behind that, or first.
+ */
 static weft_status put_in_place(weft_settings *settings, const char *name, const char *other,
-                                const char *place, weft_error *err)
+                                const char *behind, weft_error *err)
 {
-    const bool replaces = weft_listed_find(settings, other) >= 0;
+    const int at = weft_listed_find(settings, other);
+    const bool there = at >= 0 && (!behind || at > weft_listed_find(settings, behind));
     if (weft_listed_find(settings, name) >= 0)
         return WEFT_OK;
-    char *spec =
-        replaces ? weft_format("%s@before:%s", name, other) : weft_format("%s@%s", name, place);
+    char *spec = there    ? weft_format("%s@before:%s", name, other)
+                 : behind ? weft_format("%s@after:%s", name, behind)
+                          : weft_format("%s@first", name);
     weft_status s =
         spec ? weft_settings_with_as(settings, spec, "--gpu", err) : weft_fail_memory(err);
     weft_free(spec);
-    return !s && replaces ? weft_settings_without_as(settings, other, "--gpu", err) : s;
+    return !s && at >= 0 ? weft_settings_without_as(settings, other, "--gpu", err) : s;
 }
 
 /* Which of cuda and nccl are here: they are not built everywhere. */
@@ -192,15 +195,14 @@ static weft_status plan_for_gpu(weft_settings *settings, const weft_cli_options 
     weft_status s = find_vendors(&cuda, &nccl, err);
     const char *device = cuda || weft_listed_find(settings, "cuda") >= 0 ? "cuda" : "gpu";
     char *words = weft_format("%s.gpu=%s", device, options->gpu),
-         *as = weft_format("--gpu %s", options->gpu), *behind = weft_format("after:%s", device);
-    s = s ? s : words && as && behind ? WEFT_OK : weft_fail_memory(err);
-    s = s ? s : put_in_place(settings, device, "cpu", "first", err);
+         *as = weft_format("--gpu %s", options->gpu);
+    s = s ? s : words && as ? WEFT_OK : weft_fail_memory(err);
+    s = s ? s : put_in_place(settings, device, "cpu", NULL, err);
     if (!s && options->ranks > 1 && !sends && nccl && strcmp(device, "cuda") == 0)
-        s = put_in_place(settings, "nccl", "local", behind, err);
+        s = put_in_place(settings, "nccl", "local", device, err);
     s = s ? s : weft_settings_override_as(settings, words, as, err);
     weft_free(words);
     weft_free(as);
-    weft_free(behind);
     return s;
 }
 
