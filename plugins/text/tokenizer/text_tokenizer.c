@@ -144,8 +144,9 @@ static weft_status open_file(text_tokenizer *t, const char *path, const weft_par
     if (access(path, F_OK))
         return weft_fail(err, WEFT_ERR_INPUT, weft_params_where(p, "tokenizer"),
                          "[text] tokenizer = %s: there is no such file; give a tokenizer.json or a "
-                         "rank file, or bytes",
-                         path);
+                         "rank file, or bytes; `weft tokenize --train --vocab-size 4096 --out %s "
+                         "TEXT` makes one from a text",
+                         path, path);
     weft_status status = load_file(file, path, p, err);
     if (status)
         return status;
