@@ -9,6 +9,7 @@ nobase_dist_doc_DATA += \
 	examples/30b-a3b-plan.ini \
 	examples/deepseek3-671b-plan.ini \
 	examples/8b-plan.ini \
+	examples/balance.ini \
 	examples/offload.ini \
 	examples/axis/Makefile \
 	examples/axis/README.md \

@@ -20,6 +20,10 @@ nobase_dist_doc_DATA += plugins/moe/README.md
 # What bench/peer asks Transformers.
 EXTRA_DIST += bench/torch_first_loss.py
 
+check_PROGRAMS += plugins/moe/test/test_balance
+plugins_moe_test_test_balance_LDADD = plugins/moe/libmoe.la $(LIBM) $(TEST_LIBS)
+plugins_moe_test_test_balance_LDFLAGS = $(AM_LDFLAGS) $(OPENMP_CFLAGS)
+
 check_PROGRAMS += plugins/moe/test/test_slots
 plugins_moe_test_test_slots_LDADD = plugins/moe/libmoe.la $(TEST_LIBS)
 plugins_moe_test_test_slots_LDFLAGS = $(AM_LDFLAGS) $(OPENMP_CFLAGS)
