@@ -2,15 +2,28 @@
 #include "base/array.h"
 
 #include <string.h>
-#include <weft/base.h>
+
+/* pool NULL: weft_free. */
+static void *grow(weft_pool *pool, void *list, size_t had, size_t bytes)
+{
+    if (!pool)
+        return weft_realloc(list, bytes);
+    void *fresh = weft_pool_alloc(pool, bytes);
+    return fresh && had ? memcpy(fresh, list, had) : fresh;
+}
 
 void *weft_array_push(void *array, int *n, int *capacity, size_t size)
+{
+    return weft_pool_push(NULL, array, n, capacity, size);
+}
+
+void *weft_pool_push(weft_pool *pool, void *array, int *n, int *capacity, size_t size)
 {
     char *list;
     memcpy(&list, array, sizeof list); /* of whatever type the pointer is */
     if (*n == *capacity) {
         int more = *capacity ? 2 * *capacity : 8;
-        list = weft_realloc(list, (size_t)more * size);
+        list = grow(pool, list, (size_t)*n * size, (size_t)more * size);
         if (!list)
             return NULL;
         memcpy(array, &list, sizeof list);

@@ -20,7 +20,7 @@ void weft_pool_release(weft_pool *pool)
         weft_free_aligned(page);
         page = next;
     }
-    pool->pages = NULL;
+    *pool = (weft_pool){0};
 }
 
 static struct weft_pool_page *new_page(size_t capacity)
@@ -57,12 +57,13 @@ static struct weft_pool_page *page_for(weft_pool *pool, size_t bytes)
 
 void *weft_pool_alloc(weft_pool *pool, size_t bytes)
 {
-    if (bytes > SIZE_MAX / 2)
-        return NULL;
+    const bool fits = bytes <= SIZE_MAX / 2;
     bytes = (bytes + !bytes + ALIGNMENT - 1) & ~(size_t)(ALIGNMENT - 1);
-    struct weft_pool_page *page = page_for(pool, bytes);
-    if (!page)
+    struct weft_pool_page *page = fits ? page_for(pool, bytes) : NULL;
+    if (!page) {
+        pool->out_of_memory = true;
         return NULL;
+    }
     void *p = page->bytes + page->used;
     page->used += bytes;
     return memset(p, 0, bytes);

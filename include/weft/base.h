@@ -131,6 +131,7 @@ long weft_alloc_count(void);
 /* A bump allocator: everything in it is freed together. Zero-initialised is valid and empty. */
 typedef struct weft_pool {
     struct weft_pool_page *pages;
+    bool out_of_memory; /* since it was empty; what was asked for then is NULL */
 } weft_pool;
 
 /* Frees all that was taken from it. */

@@ -14,10 +14,8 @@ static weft_value *add_cache(weft_graph *g, const weft_node *reader, const char 
 {
     const weft_dim *context = weft_map_get(&g->dims, "context", 7);
     char *name = weft_pool_format(&g->pool, "%s.%s", reader->outs[0]->name, suffix);
-    if (!name) {
-        weft_fail_memory(&g->error);
+    if (!name)
         return NULL;
-    }
     weft_node_spec spec = {.op = weft_ops_find(g->config.ops, "state"),
                            .name = name,
                            .n_outs = 1,

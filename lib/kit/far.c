@@ -31,10 +31,8 @@ static bool find_beginnings(work *w)
     w->n_positions = g->n_nodes;
     w->list = weft_pool_alloc(&g->pool, ((size_t)g->n_nodes + 1) * sizeof *w->list);
     w->position = weft_pool_alloc(&g->pool, ((size_t)g->n_nodes + 1) * sizeof *w->position);
-    if (!w->list || !w->position) {
-        weft_fail_memory(&g->error);
+    if (!w->list || !w->position)
         return false;
-    }
     int at = 0;
     memset(w->position, -1, (size_t)g->n_nodes * sizeof *w->position);
     for (weft_node *n = g->first; n; n = n->next) {
@@ -156,10 +154,8 @@ static void fetch_all(work *w, weft_value *v, weft_value *of, int64_t ahead)
     weft_graph *g = w->g;
     int n = 0;
     weft_use *uses = weft_pool_alloc(&g->pool, ((size_t)of->n_uses + 1) * sizeof *uses);
-    if (!uses) {
-        weft_fail_memory(&g->error);
+    if (!uses)
         return;
-    }
     for (int i = 0; i < of->n_uses; i++)
         if (position_of(w, of->uses[i].node) >= 0 && (of == v || !is_near(of, of->uses[i].node)))
             uses[n++] = of->uses[i];

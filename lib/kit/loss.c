@@ -76,10 +76,8 @@ void weft_loss_push_term(weft_graph *g, const char *name, weft_value *v)
 {
     weft_loss_term *t = weft_pool_alloc(&g->pool, sizeof *t);
     char *copy = weft_pool_strdup(&g->pool, name);
-    if (!t || !copy) {
-        weft_fail_memory(&g->error);
+    if (!t || !copy)
         return;
-    }
     *t = (weft_loss_term){copy, v};
     weft_graph_push(g, (void ***)&g->terms, &g->n_terms, &g->terms_capacity, t);
 }

@@ -62,10 +62,8 @@ bool weft_node_set_shift(weft_graph *g, weft_node *n, int d)
 {
     const weft_value *from = n->ins[0];
     weft_step *step = weft_pool_alloc(&g->pool, sizeof *step);
-    if (!step) {
-        weft_fail_memory(&g->error);
+    if (!step)
         return false;
-    }
     *step = (weft_step){.move = WEFT_SHIFT, .dim = d, .to = -1, .after = from->layout};
     int shards = 1;
     step->n_axes = weft_layout_list(from->layout, d, step->axes);

@@ -217,10 +217,8 @@ static void replace_uses(weft_graph *g, weft_value *old, weft_value *value)
 {
     int n = old->n_uses;
     weft_use *uses = weft_pool_alloc(&g->pool, ((size_t)n + 1) * sizeof *uses);
-    if (!uses) {
-        weft_fail_memory(&g->error);
+    if (!uses)
         return;
-    }
     if (n)
         memcpy(uses, old->uses, (size_t)n * sizeof *uses);
     for (int i = 0; i < n; i++) {

@@ -327,14 +327,15 @@ weft_status weft_graph_differentiate(weft_graph *g)
     weft_node *last = g->last;
     size_t n = (size_t)g->n_values;
     weft_backward b = {.g = g, .n_values = g->n_values};
-    b.needs = weft_alloc_zero(n, sizeof *b.needs);
-    b.of = weft_alloc_zero(n, sizeof *b.of);
-    b.copies = weft_alloc_zero(n, sizeof *b.copies);
+    weft_pool pool = {0};
+    b.needs = weft_pool_alloc(&pool, n * sizeof *b.needs);
+    b.of = weft_pool_alloc(&pool, n * sizeof *b.of);
+    b.copies = weft_pool_alloc(&pool, n * sizeof *b.copies);
     int block = g->spot.block, chunk = g->spot.chunk;
     const char *by = g->by;
     weft_status s = WEFT_OK;
     g->differentiating = true;
-    if (!b.needs || !b.of || !b.copies)
+    if (pool.out_of_memory)
         s = weft_fail_memory(&g->error);
     s = s ? s : weft_gradient_wanted(g, b.needs);
     mark_trains(g, b.needs);
@@ -364,8 +365,6 @@ weft_status weft_graph_differentiate(weft_graph *g)
     g->spot.block = block;
     g->spot.chunk = chunk;
     g->by = by;
-    weft_free(b.needs);
-    weft_free(b.of);
-    weft_free(b.copies);
+    weft_pool_release(&pool);
     return s;
 }

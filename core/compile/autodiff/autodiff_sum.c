@@ -42,10 +42,8 @@ weft_node *weft_backward_make(weft_backward *b, const char *op, size_t op_size,
     weft_graph *g = b->g;
     char *name = weft_pool_format(&g->pool, "%.*s", (int)op_size, op);
     weft_dtype dtypes[WEFT_RULE_MAX_PARTS];
-    if (!name) {
-        weft_fail_memory(&g->error);
+    if (!name)
         return NULL;
-    }
     if (!(spec.op = weft_ops_find(g->config.ops, name))) {
         weft_graph_fail(g, WEFT_ERR_INTERNAL, WEFT_NOWHERE,
                         "the gradient of %s needs op '%s', which does not exist", source->op->name,
@@ -120,10 +118,8 @@ weft_value *weft_backward_recall(weft_backward *b, weft_value *v)
     weft_node *n = v->node;
     weft_value **ins = weft_pool_alloc(&g->pool, ((size_t)n->n_ins + 1) * sizeof *ins);
     char *name = weft_pool_format(&g->pool, "%s*", n->outs[0]->name);
-    if (!ins || !name) {
-        weft_fail_memory(&g->error);
+    if (!ins || !name)
         return NULL;
-    }
     for (int i = 0; i < n->n_ins; i++)
         if (!(ins[i] = weft_backward_recall(b, n->ins[i])))
             return NULL;
@@ -191,10 +187,8 @@ static weft_value *over_micro_batches(weft_backward *b, weft_value *x, weft_part
 {
     weft_value **inner = weft_pool_alloc(&b->g->pool, ((size_t)p->n + 1) * sizeof *inner);
     int n_inner = 0, n_outer = 0;
-    if (!inner) {
-        weft_fail_memory(&b->g->error);
+    if (!inner)
         return NULL;
-    }
     for (int i = 0; i < p->n; i++) {
         if (weft_value_available(p->list[i]) == WEFT_MICRO_BATCH)
             inner[n_inner++] = p->list[i];

@@ -67,10 +67,8 @@ static void order_parameter(weft_graph *g)
 weft_value *weft_add_parameter(weft_graph *g, const char *last, const char *shape, weft_init init)
 {
     const char *name = prefixed(g, g->parameter_prefix, last);
-    if (!name) {
-        weft_fail_memory(&g->error);
+    if (!name)
         return NULL;
-    }
     if (!weft_graph_status(g) && weft_graph_find(g, name))
         return weft_graph_fail(g, WEFT_ERR_INTERNAL, WEFT_NOWHERE, "parameter '%s' is added twice",
                                name);
@@ -146,8 +144,6 @@ static weft_attr *copy_attrs(weft_graph *g, const weft_attr *attrs, int n)
         own[i].text = attrs[i].text ? weft_pool_strdup(&g->pool, attrs[i].text) : NULL;
         copied = own[i].key && (own[i].text || !attrs[i].text);
     }
-    if (!copied)
-        weft_fail_memory(&g->error);
     return copied ? own : NULL;
 }
 

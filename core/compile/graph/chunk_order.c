@@ -69,11 +69,11 @@ weft_status weft_graph_order(weft_graph *g)
     size_t n_nodes = 0;
     for (weft_node *n = g->first; n; n = n->next, n_nodes++)
         chunks = n->chunk >= chunks ? n->chunk + 1 : chunks;
-    bool *late = weft_alloc_zero((size_t)g->n_nodes, sizeof *late);
-    weft_node **list = weft_alloc(n_nodes * sizeof *list);
-    if (!late || !list) {
-        weft_free(late);
-        weft_free(list);
+    weft_pool pool = {0};
+    bool *late = weft_pool_alloc(&pool, (size_t)g->n_nodes * sizeof *late);
+    weft_node **list = weft_pool_alloc(&pool, n_nodes * sizeof *list);
+    if (pool.out_of_memory) {
+        weft_pool_release(&pool);
         return weft_fail_memory(&g->error);
     }
     mark_late(g, late);
@@ -95,7 +95,6 @@ weft_status weft_graph_order(weft_graph *g)
         emit(&o, list[i]);
     g->first = o.first;
     g->last = o.last;
-    weft_free(late);
-    weft_free(list);
+    weft_pool_release(&pool);
     return WEFT_OK;
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A graph's life and its lists. */
 #include "compile/graph/graph.h"
+#include "base/array.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -56,11 +57,13 @@ int weft_graph_blocks(const weft_graph *g)
 
 weft_status weft_graph_status(const weft_graph *g)
 {
-    return weft_error_status(&g->error);
+    weft_status s = weft_error_status(&g->error);
+    return s || !g->pool.out_of_memory ? s : WEFT_ERR_MEMORY;
 }
 
 weft_error *weft_graph_error(weft_graph *g)
 {
+    g->error.out_of_memory = g->error.out_of_memory || g->pool.out_of_memory;
     return &g->error;
 }
 
@@ -76,20 +79,10 @@ weft_value *weft_graph_fail(weft_graph *g, weft_status status, weft_where at, co
 
 bool weft_graph_push(weft_graph *g, void ***list, int *n, int *capacity, void *p)
 {
-    if (*n == *capacity) {
-        int more = *capacity ? 2 * *capacity : 16;
-        void **fresh = weft_pool_alloc(&g->pool, (size_t)more * sizeof *fresh);
-        if (!fresh) {
-            weft_fail_memory(&g->error);
-            return false;
-        }
-        if (*n)
-            memcpy(fresh, *list, (size_t)*n * sizeof *fresh);
-        *list = fresh;
-        *capacity = more;
-    }
-    (*list)[(*n)++] = p;
-    return true;
+    void **at = weft_pool_push(&g->pool, list, n, capacity, sizeof *at);
+    if (at)
+        *at = p;
+    return at;
 }
 
 void weft_graph_dim(weft_graph *g, const char *name, int64_t units, int64_t grain)
@@ -110,11 +103,8 @@ void weft_graph_dim(weft_graph *g, const char *name, int64_t units, int64_t grai
     }
     d = weft_pool_alloc(&g->pool, sizeof *d);
     char *copy = weft_pool_strdup(&g->pool, name);
-    if (!d || !copy || !weft_map_set(&g->dims, &g->pool, name, strlen(name), d)) {
-        weft_fail_memory(&g->error);
-        return;
-    }
-    *d = (weft_dim){copy, units * grain, grain};
+    if (d && copy && weft_map_set(&g->dims, &g->pool, name, strlen(name), d))
+        *d = (weft_dim){copy, units * grain, grain};
 }
 
 /* Of names "base.2", "base.3", ... the last that was given; those before it are taken. */
@@ -136,24 +126,7 @@ const char *weft_graph_name(weft_graph *g, const char *base)
     while (last && (name = weft_pool_format(&g->pool, "%s.%d", base, *last)) &&
            weft_map_get(&g->names, name, strlen(name)))
         ++*last;
-    if (!name)
-        weft_fail_memory(&g->error);
     return name;
-}
-
-static bool reserve_report(weft_graph *g)
-{
-    if (g->n_reports < g->reports_capacity)
-        return true;
-    int more = g->reports_capacity ? 2 * g->reports_capacity : 16;
-    weft_report_value *fresh = weft_pool_alloc(&g->pool, (size_t)more * sizeof *fresh);
-    if (!fresh)
-        return false;
-    if (g->n_reports)
-        memcpy(fresh, g->reports, (size_t)g->n_reports * sizeof *fresh);
-    g->reports = fresh;
-    g->reports_capacity = more;
-    return true;
 }
 
 weft_status weft_graph_check_reports(weft_graph *g)
@@ -172,10 +145,10 @@ weft_status weft_graph_check_reports(weft_graph *g)
 void weft_graph_report(weft_graph *g, const char *name, weft_value *v)
 {
     char *copy = weft_pool_strdup(&g->pool, name);
-    if (!copy || !reserve_report(g))
-        weft_fail_memory(&g->error);
-    else
-        g->reports[g->n_reports++] = (weft_report_value){copy, v, g->by, NULL, NULL};
+    weft_report_value *r =
+        weft_pool_push(&g->pool, &g->reports, &g->n_reports, &g->reports_capacity, sizeof *r);
+    if (r)
+        *r = (weft_report_value){copy, v, g->by, NULL, NULL};
 }
 
 void weft_graph_replace_root(weft_graph *g, const weft_value *v, weft_value *by)

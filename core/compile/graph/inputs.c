@@ -133,11 +133,8 @@ weft_value *weft_add_input(weft_graph *g, const char *name)
     if (!v || weft_source_shape(g, v, shape))
         return NULL;
     v->dtype = dtype;
-    if (!weft_map_set(&g->inputs, &g->pool, name, strlen(name), v)) {
-        weft_fail_memory(&g->error);
-        return NULL;
-    }
-    if (!weft_graph_push(g, (void ***)&g->inputs_list, &g->n_inputs, &g->inputs_capacity, v))
+    if (!weft_map_set(&g->inputs, &g->pool, name, strlen(name), v) ||
+        !weft_graph_push(g, (void ***)&g->inputs_list, &g->n_inputs, &g->inputs_capacity, v))
         return NULL;
     return weft_source_finish(g, v);
 }

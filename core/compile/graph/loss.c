@@ -26,11 +26,7 @@ static weft_value *whole_term(weft_graph *g, const char *name)
 {
     weft_value **list = weft_pool_alloc(&g->pool, (size_t)g->n_terms * sizeof *list);
     int n = 0;
-    if (!list) {
-        weft_fail_memory(&g->error);
-        return NULL;
-    }
-    for (int i = 0; i < g->n_terms; i++)
+    for (int i = 0; list && i < g->n_terms; i++)
         if (strcmp(g->terms[i]->name, name) == 0)
             list[n++] = g->terms[i]->value;
     return n == 1 ? list[0] : weft_add(g, "add", NULL, n, list);

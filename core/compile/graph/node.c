@@ -1,25 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Nodes: made, linked, changed. */
+#include "base/array.h"
 #include "compile/graph/graph.h"
 
 #include <string.h>
 
 static bool add_use(weft_graph *g, weft_value *v, weft_node *n, int operand)
 {
-    if (v->n_uses == v->uses_capacity) {
-        int more = v->uses_capacity ? 2 * v->uses_capacity : 4;
-        weft_use *fresh = weft_pool_alloc(&g->pool, (size_t)more * sizeof *fresh);
-        if (!fresh) {
-            weft_fail_memory(&g->error);
-            return false;
-        }
-        if (v->n_uses)
-            memcpy(fresh, v->uses, (size_t)v->n_uses * sizeof *fresh);
-        v->uses = fresh;
-        v->uses_capacity = more;
-    }
-    v->uses[v->n_uses++] = (weft_use){n, operand};
-    return true;
+    weft_use *use = weft_pool_push(&g->pool, &v->uses, &v->n_uses, &v->uses_capacity, sizeof *use);
+    if (use)
+        *use = (weft_use){n, operand};
+    return use;
 }
 
 /* Keeps the order of the remaining uses: it decides where passes insert. */
@@ -96,10 +87,8 @@ void weft_node_set_operand(weft_graph *g, weft_node *n, int i, weft_value *v)
     if (!v || n->ins[i] == v || weft_graph_status(g))
         return;
     const weft_value *old = n->ins[i];
-    if (n->steps && !weft_move_forget(g, n->outs[0])) {
-        weft_fail_memory(&g->error);
+    if (n->steps && !weft_move_forget(g, n->outs[0]))
         return;
-    }
     if (g->placed && v->placed && old->placed && v->layout.bits != old->layout.bits) {
         weft_value *moved = weft_move_to(g, v, old->layout, n, n->phase, "what it replaces", NULL);
         if (!moved)
@@ -122,10 +111,8 @@ static weft_value *new_value(weft_graph *g, weft_node *n, int result, const char
 {
     const char *name = wanted ? weft_graph_name(g, wanted) : NULL;
     weft_value *v = weft_pool_alloc(&g->pool, sizeof *v);
-    if (!v || !name || !weft_map_set(&g->names, &g->pool, name, strlen(name), v)) {
-        weft_fail_memory(&g->error);
+    if (!v || !name || !weft_map_set(&g->names, &g->pool, name, strlen(name), v))
         return NULL;
-    }
     v->name = name;
     v->id = g->n_values++;
     v->node = n;
@@ -153,10 +140,8 @@ weft_node *weft_node_new(weft_graph *g, const weft_node_spec *spec)
     weft_attr *attrs = weft_pool_alloc(&g->pool, ((size_t)spec->n_attrs + 1) * sizeof *attrs);
     const char *name =
         spec->name ? spec->name : weft_pool_format(&g->pool, "%s%d", spec->op->name, g->n_nodes);
-    if (!n || !values || !attrs || !name) {
-        weft_fail_memory(&g->error);
+    if (!n || !values || !attrs || !name)
         return NULL;
-    }
     *n = (weft_node){.op = spec->op,
                      .id = g->n_nodes++,
                      .ins = values,
@@ -276,27 +261,15 @@ void weft_node_set_attr(weft_graph *g, weft_value *v, weft_attr attr)
 {
     weft_node *n = v->node;
     weft_attr *a = (weft_attr *)(uintptr_t)find_attr(n, attr.key);
-    if (!a && n->n_attrs == n->attrs_capacity) {
-        int more = 2 * n->attrs_capacity + 2;
-        weft_attr *fresh = weft_pool_alloc(&g->pool, (size_t)more * sizeof *fresh);
-        if (!fresh) {
-            weft_fail_memory(&g->error);
-            return;
-        }
-        memcpy(fresh, n->attrs, (size_t)n->n_attrs * sizeof *fresh);
-        n->attrs = fresh;
-        n->attrs_capacity = more;
-    }
     attr.key = weft_pool_strdup(&g->pool, attr.key);
     if (attr.kind == WEFT_ATTR_TEXT)
         attr.text = weft_pool_strdup(&g->pool, attr.text);
-    if (!attr.key || (attr.kind == WEFT_ATTR_TEXT && !attr.text)) {
-        weft_fail_memory(&g->error);
+    if (!attr.key || (attr.kind == WEFT_ATTR_TEXT && !attr.text))
         return;
-    }
     if (!a)
-        a = &n->attrs[n->n_attrs++];
-    *a = attr;
+        a = weft_pool_push(&g->pool, &n->attrs, &n->n_attrs, &n->attrs_capacity, sizeof *a);
+    if (a)
+        *a = attr;
 }
 
 static void set_attr(weft_graph *g, weft_value *v, weft_attr attr)

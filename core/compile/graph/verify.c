@@ -532,9 +532,10 @@ weft_status weft_graph_verify(weft_graph *g, weft_error *err)
     weft_status first = weft_graph_status(g);
     if (first)
         return first;
-    c.known = weft_alloc_zero((size_t)g->n_nodes + 1, sizeof *c.known);
-    c.next_use = weft_alloc_zero((size_t)g->n_values + 1, sizeof *c.next_use);
-    if (!c.known || !c.next_use)
+    weft_pool pool = {0};
+    c.known = weft_pool_alloc(&pool, ((size_t)g->n_nodes + 1) * sizeof *c.known);
+    c.next_use = weft_pool_alloc(&pool, ((size_t)g->n_values + 1) * sizeof *c.next_use);
+    if (pool.out_of_memory)
         first = weft_fail_memory(err);
     for (weft_node *n = g->first; n; n = n->next)
         n->mark = 0;
@@ -546,7 +547,6 @@ weft_status weft_graph_verify(weft_graph *g, weft_error *err)
         wrongs += s != WEFT_OK;
         first = first ? first : s;
     }
-    weft_free(c.next_use);
-    weft_free(c.known);
+    weft_pool_release(&pool);
     return first || !g->has_parts ? first : weft_graph_check_every(g);
 }

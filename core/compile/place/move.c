@@ -203,10 +203,8 @@ weft_value *weft_move_to(weft_graph *g, weft_value *v, weft_layout to, weft_node
             "%s; a block cannot read it there: let the terms of the sum belong to one block, or "
             "add it up over micro-batches",
             v->name, why);
-    if ((n_steps && !kept) || !name) {
-        weft_fail_memory(&g->error);
+    if ((n_steps && !kept) || !name)
         return NULL;
-    }
     memcpy(kept, steps, (size_t)n_steps * sizeof *kept);
     weft_spot spot = g->spot;
     g->spot.before = user;
@@ -242,11 +240,8 @@ weft_value *weft_move_to(weft_graph *g, weft_value *v, weft_layout to, weft_node
         short_lived && ((user && user->n_outs && user->outs[0]->recompute) || gathers_again(g, n));
     if (travels(&steps[0]) && settle_travel(g, n, v, phase, why))
         return NULL;
-    if (!n->by || !n->why || !weft_map_set(&g->moved, &g->pool, &key, sizeof key, r)) {
-        weft_fail_memory(&g->error);
-        return NULL;
-    }
-    return r;
+    bool noted = n->by && n->why && weft_map_set(&g->moved, &g->pool, &key, sizeof key, r);
+    return noted ? r : NULL;
 }
 
 bool weft_move_forget(weft_graph *g, weft_value *moved)

@@ -61,7 +61,7 @@ weft_status weft_place_gather(weft_graph *g, weft_node *n)
     }
     weft_step *kept = weft_pool_alloc(&g->pool, (size_t)n->n_steps * sizeof *kept);
     if (!kept)
-        return weft_fail_memory(&g->error);
+        return weft_graph_status(g);
     memcpy(kept, steps, (size_t)n->n_steps * sizeof *kept);
     n->steps = kept;
     n->op = weft_ops_find(g->config.ops, "redistribute");

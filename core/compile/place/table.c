@@ -29,9 +29,7 @@ static void add_line(weft_graph *g, const weft_table_line *line)
         *kept = *line;
     ok = ok && keep_text(g, &kept->pattern) && keep_text(g, &kept->dim) &&
          keep_text(g, &kept->by) && keep_text(g, &kept->text);
-    if (!ok)
-        weft_fail_memory(&g->error);
-    else
+    if (ok)
         weft_graph_push(g, (void ***)&g->table, &g->n_table, &g->table_capacity, kept);
 }
 
@@ -42,10 +40,8 @@ void weft_graph_note_stray(weft_graph *g, const char *axis)
             return;
     weft_stray *s = weft_pool_alloc(&g->pool, sizeof *s);
     char *name = weft_pool_strdup(&g->pool, axis);
-    if (!s || !name) {
-        weft_fail_memory(&g->error);
+    if (!s || !name)
         return;
-    }
     *s = (weft_stray){g->by, name};
     weft_graph_push(g, (void ***)&g->strays, &g->n_strays, &g->strays_capacity, s);
 }

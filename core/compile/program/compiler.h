@@ -10,6 +10,7 @@ typedef struct weft_compiler {
     weft_graph *g;
     const weft_lower_options *options;
     weft_error *err;
+    weft_pool pool;    /* of what follows, and of no use behind it */
     weft_node **order; /* live nodes, program by program */
     int n;
     int *position; /* by node id; -1: not live; nodes that run as one have the first one's */

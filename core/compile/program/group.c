@@ -10,6 +10,7 @@
  * - All-reduces: of any block, up to a size; whatever is small is summed at once, however many they
  *   are.
  * - What asks for it (WEFT_GROUP_ALL): of any block, and gathers whatever they wait for. */
+#include "base/array.h"
 #include "compile/program/compiler.h"
 
 #include <string.h>
@@ -91,17 +92,10 @@ static bool has_room(const set *s, const weft_node *n, int64_t bytes)
 
 static bool add_to(grouper *g, set *s, weft_node *n)
 {
-    if (s->n == s->capacity) {
-        int more = s->capacity ? 2 * s->capacity : 8;
-        weft_node **list = weft_pool_alloc(&g->pool, (size_t)more * sizeof *list);
-        if (!list)
-            return false;
-        if (s->n)
-            memcpy(list, s->list, (size_t)s->n * sizeof *list);
-        s->list = list;
-        s->capacity = more;
-    }
-    s->list[s->n++] = n;
+    weft_node **last = weft_pool_push(&g->pool, &s->list, &s->n, &s->capacity, sizeof *last);
+    if (!last)
+        return false;
+    *last = n;
     s->left++;
     return true;
 }
@@ -332,27 +326,17 @@ weft_status weft_compile_group(weft_compiler *c)
 {
     size_t nodes = (size_t)c->g->n_nodes + 1;
     grouper g = {.c = c};
-    g.sets = weft_alloc(nodes * sizeof *g.sets);
-    g.of = weft_alloc_zero(nodes, sizeof *g.of);
-    g.inside = weft_alloc_zero(nodes, sizeof *g.inside);
-    g.done = weft_alloc_zero(nodes, sizeof *g.done);
-    g.level = weft_alloc_zero(nodes, sizeof *g.level);
-    g.out = weft_alloc(nodes * sizeof *g.out);
-    g.waiting = weft_alloc(nodes * sizeof *g.waiting);
-    g.held = weft_alloc(nodes * sizeof *g.held);
-    weft_status s = g.sets && g.of && g.inside && g.done && g.level && g.out && g.waiting && g.held
-                        ? WEFT_OK
-                        : weft_fail_memory(c->err);
+    g.sets = weft_pool_alloc(&g.pool, nodes * sizeof *g.sets);
+    g.of = weft_pool_alloc(&g.pool, nodes * sizeof *g.of);
+    g.inside = weft_pool_alloc(&g.pool, nodes * sizeof *g.inside);
+    g.done = weft_pool_alloc(&g.pool, nodes * sizeof *g.done);
+    g.level = weft_pool_alloc(&g.pool, nodes * sizeof *g.level);
+    g.out = weft_pool_alloc(&g.pool, nodes * sizeof *g.out);
+    g.waiting = weft_pool_alloc(&g.pool, nodes * sizeof *g.waiting);
+    g.held = weft_pool_alloc(&g.pool, nodes * sizeof *g.held);
+    weft_status s = g.pool.out_of_memory ? weft_fail_memory(c->err) : WEFT_OK;
     for (int i = 0; i < c->l->n_programs && !s; i++)
         s = regroup(&g, c->l->programs[i].from, c->l->programs[i].to);
-    weft_free(g.sets);
-    weft_free(g.of);
-    weft_free(g.inside);
-    weft_free(g.done);
-    weft_free(g.level);
-    weft_free(g.out);
-    weft_free(g.waiting);
-    weft_free(g.held);
     weft_pool_release(&g.pool);
     return s;
 }

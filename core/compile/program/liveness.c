@@ -94,7 +94,7 @@ static bool is_wanted(const weft_compiler *c, const weft_node *n, int axis)
  */
 static weft_status mark_held(weft_compiler *c, int axis)
 {
-    bool *read = weft_alloc_zero((size_t)c->g->n_nodes + 1, sizeof *read);
+    bool *read = weft_pool_alloc(&c->pool, ((size_t)c->g->n_nodes + 1) * sizeof *read);
     if (!read)
         return weft_fail_memory(c->err);
     for (weft_node *n = c->g->last; n; n = n->prev) {
@@ -102,7 +102,6 @@ static weft_status mark_held(weft_compiler *c, int axis)
         for (int i = 0; n->mark && i < n->n_ins; i++)
             read[n->ins[i]->node->id] |= weft_layout_held(n->ins[i]->layout, c->l->coord);
     }
-    weft_free(read);
     return WEFT_OK;
 }
 
@@ -260,7 +259,7 @@ static void fill_program(weft_compiler *c, weft_node *const *live, int n_live, w
 static weft_status fill_programs(weft_compiler *c, int axis)
 {
     const int end = c->g->n_nodes + 1;
-    weft_node **live = weft_alloc_zero((size_t)end, sizeof *live);
+    weft_node **live = weft_pool_alloc(&c->pool, (size_t)end * sizeof *live);
     int from = end;
     for (weft_node *n = c->g->last; live && n; n = n->prev)
         if (n->mark) {
@@ -269,7 +268,6 @@ static weft_status fill_programs(weft_compiler *c, int axis)
         }
     for (int i = 0; live && i < c->l->n_programs; i++)
         fill_program(c, live + from, end - from, &c->l->programs[i]);
-    weft_free(live);
     return live ? WEFT_OK : weft_fail_memory(c->err);
 }
 

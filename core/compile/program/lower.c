@@ -424,10 +424,10 @@ static int find_copies(const weft_compiler *c, weft_value **list)
 static weft_status add_copies(weft_compiler *c)
 {
     size_t n_values = (size_t)c->g->n_values + 1;
-    weft_value **list = weft_alloc(n_values * sizeof *list);
-    bool *leaves =
-        weft_alloc_zero(n_values, sizeof *leaves); /* by value id: has still to be copied */
-    weft_status s = list && leaves ? WEFT_OK : weft_fail_memory(c->err);
+    weft_value **list = weft_pool_alloc(&c->pool, n_values * sizeof *list);
+    bool *leaves = weft_pool_alloc(
+        &c->pool, n_values * sizeof *leaves); /* by value id: has still to be copied */
+    weft_status s = c->pool.out_of_memory ? weft_fail_memory(c->err) : WEFT_OK;
     int n = s ? 0 : find_copies(c, list);
     for (int i = 0; i < n; i++)
         leaves[list[i]->id] = true;
@@ -447,8 +447,6 @@ static weft_status add_copies(weft_compiler *c)
                           list[0]->name, list[0]->update_of->name);
         n = left;
     }
-    weft_free(list);
-    weft_free(leaves);
     return s;
 }
 
@@ -540,34 +538,22 @@ weft_status weft_lower(weft_graph *g, const weft_lower_options *options, weft_lo
     size_t nodes = (size_t)g->n_nodes + 1, values = (size_t)g->n_values + 1;
     weft_compiler c = {.l = l, .g = g, .options = options, .err = err};
     c.repeats = g->config.mode != WEFT_MODE_TRAIN || g->config.sizes.micro_batches > 1;
-    c.order = weft_alloc(nodes * sizeof *c.order);
-    c.position = weft_alloc(nodes * sizeof *c.position);
-    c.stage = weft_alloc_zero(nodes, sizeof *c.stage);
-    c.transfer = weft_alloc_zero(nodes, sizeof *c.transfer);
-    c.awaited = weft_alloc_zero(nodes, sizeof *c.awaited);
-    c.fused = weft_alloc_zero(nodes, sizeof *c.fused);
-    c.early = weft_alloc_zero(nodes, sizeof *c.early);
-    c.adds = weft_alloc_zero(nodes, sizeof *c.adds);
-    c.last_use = weft_alloc_zero(values, sizeof *c.last_use);
-    c.root = weft_alloc_zero(values, sizeof *c.root);
+    c.order = weft_pool_alloc(&c.pool, nodes * sizeof *c.order);
+    c.position = weft_pool_alloc(&c.pool, nodes * sizeof *c.position);
+    c.stage = weft_pool_alloc(&c.pool, nodes * sizeof *c.stage);
+    c.transfer = weft_pool_alloc(&c.pool, nodes * sizeof *c.transfer);
+    c.awaited = weft_pool_alloc(&c.pool, nodes * sizeof *c.awaited);
+    c.fused = weft_pool_alloc(&c.pool, nodes * sizeof *c.fused);
+    c.early = weft_pool_alloc(&c.pool, nodes * sizeof *c.early);
+    c.adds = weft_pool_alloc(&c.pool, nodes * sizeof *c.adds);
+    c.last_use = weft_pool_alloc(&c.pool, values * sizeof *c.last_use);
+    c.root = weft_pool_alloc(&c.pool, values * sizeof *c.root);
     l->buffer_of = weft_pool_alloc(&l->pool, values * sizeof *l->buffer_of);
-    weft_status s = c.order && c.position && c.stage && c.transfer && c.awaited && c.fused &&
-                            c.early && c.adds && c.last_use && c.root && l->buffer_of
-                        ? WEFT_OK
-                        : weft_fail_memory(err);
+    weft_status s = c.pool.out_of_memory || l->pool.out_of_memory ? weft_fail_memory(err) : WEFT_OK;
     for (size_t i = 0; !s && i < values; i++)
         l->buffer_of[i] = -1;
     s = s ? s : build(&c);
-    weft_free(c.order);
-    weft_free(c.position);
-    weft_free(c.stage);
-    weft_free(c.transfer);
-    weft_free(c.awaited);
-    weft_free(c.fused);
-    weft_free(c.early);
-    weft_free(c.adds);
-    weft_free(c.last_use);
-    weft_free(c.root);
+    weft_pool_release(&c.pool);
     if (s) {
         weft_lowered_destroy(l);
         *out = NULL;

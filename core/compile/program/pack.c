@@ -396,15 +396,15 @@ weft_status weft_pack(weft_lifetime *pieces, int n, int64_t alignment, bool roug
     for (int i = 0; i < n; i++)
         p.instants = pieces[i].last >= p.instants ? pieces[i].last + 1 : p.instants;
     size_t count = (size_t)n + 1;
-    p.order = weft_alloc(count * sizeof *p.order);
-    p.spare = weft_alloc(count * sizeof *p.spare);
-    p.by_last = weft_alloc(count * sizeof *p.by_last);
-    p.holes = weft_alloc(count * sizeof *p.holes);
-    p.placed = weft_alloc(count * sizeof *p.placed);
-    p.loads = weft_alloc((size_t)n_levels(p.instants) * (size_t)p.instants * sizeof *p.loads);
-    weft_status s = p.order && p.spare && p.by_last && p.holes && p.placed && p.loads
-                        ? WEFT_OK
-                        : weft_fail_memory(err);
+    size_t loads = (size_t)n_levels(p.instants) * (size_t)p.instants;
+    weft_pool pool = {0};
+    p.order = weft_pool_alloc(&pool, count * sizeof *p.order);
+    p.spare = weft_pool_alloc(&pool, count * sizeof *p.spare);
+    p.by_last = weft_pool_alloc(&pool, count * sizeof *p.by_last);
+    p.holes = weft_pool_alloc(&pool, count * sizeof *p.holes);
+    p.placed = weft_pool_alloc(&pool, count * sizeof *p.placed);
+    p.loads = weft_pool_alloc(&pool, loads * sizeof *p.loads);
+    weft_status s = pool.out_of_memory ? weft_fail_memory(err) : WEFT_OK;
     for (int i = 0; i < n && !s; i++) {
         pieces[i].offset = 0;
         if (pieces[i].bytes > 0)
@@ -420,11 +420,6 @@ weft_status weft_pack(weft_lifetime *pieces, int n, int64_t alignment, bool roug
         pack(&p, rough);
         out->bytes = p.best;
     }
-    weft_free(p.order);
-    weft_free(p.spare);
-    weft_free(p.by_last);
-    weft_free(p.holes);
-    weft_free(p.placed);
-    weft_free(p.loads);
+    weft_pool_release(&pool);
     return s;
 }

@@ -31,7 +31,7 @@ static bool may_begin(const weft_compiler *c, int p, int n)
 /* Puts the nodes [p, p + n) before those from `to` on. */
 static weft_status put_first(weft_compiler *c, int to, int p, int n)
 {
-    weft_node **moved = weft_alloc((size_t)n * sizeof *moved);
+    weft_node **moved = weft_pool_alloc(&c->pool, (size_t)n * sizeof *moved);
     if (!moved)
         return weft_fail_memory(c->err);
     memcpy(moved, c->order + p, (size_t)n * sizeof *moved);
@@ -43,7 +43,6 @@ static weft_status put_first(weft_compiler *c, int to, int p, int n)
     }
     for (int i = to; i < to + n; i++)
         c->early[c->order[i]->id] = true;
-    weft_free(moved);
     return WEFT_OK;
 }
 

@@ -32,7 +32,6 @@ static int list_slots(const weft_lowered *l, const bool *touched, int64_t micro,
 static weft_status find_like(weft_compiler *c, weft_program *p, const bool *touched, int *slots)
 {
     const int64_t micro_batches = c->g->config.sizes.micro_batches;
-    weft_pool pool = {0};
     weft_map first = {0}; /* by slots: the first micro-batch's place in the list */
     p->like = weft_pool_alloc(&c->l->pool, (size_t)micro_batches * sizeof *p->like);
     weft_status s = p->like ? WEFT_OK : weft_fail_memory(c->err);
@@ -40,10 +39,9 @@ static weft_status find_like(weft_compiler *c, weft_program *p, const bool *touc
         size_t bytes = (size_t)list_slots(c->l, touched, m, slots) * sizeof *slots;
         const int *known = weft_map_get(&first, slots, bytes);
         p->like[m] = known ? *known : (int)m;
-        if (!known && !weft_map_set(&first, &pool, slots, bytes, &p->like[m]))
+        if (!known && !weft_map_set(&first, &c->pool, slots, bytes, &p->like[m]))
             s = weft_fail_memory(c->err);
     }
-    weft_pool_release(&pool);
     return s;
 }
 
@@ -51,8 +49,8 @@ weft_status weft_compile_alike(weft_compiler *c)
 {
     weft_lowered *l = c->l;
     size_t n = (size_t)l->n_slots + 1;
-    bool *touched = weft_alloc(n * sizeof *touched);
-    int *slots = weft_alloc(n * sizeof *slots);
+    bool *touched = weft_pool_alloc(&c->pool, n * sizeof *touched);
+    int *slots = weft_pool_alloc(&c->pool, n * sizeof *slots);
     weft_status s = touched && slots ? WEFT_OK : weft_fail_memory(c->err);
     for (int i = 0; i < l->n_programs && !s; i++) {
         weft_program *p = &l->programs[i];
@@ -61,8 +59,6 @@ weft_status weft_compile_alike(weft_compiler *c)
         find_touched(l, p, touched);
         s = find_like(c, p, touched, slots);
     }
-    weft_free(touched);
-    weft_free(slots);
     return s;
 }
 

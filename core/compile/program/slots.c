@@ -97,7 +97,7 @@ static weft_status begin(finder *f)
     f->end = weft_pool_alloc(&f->pool, micro * sizeof *f->end);
     f->taken = weft_pool_alloc(&f->pool, (micro + 2) * sizeof *f->taken);
     l->slots = weft_pool_alloc(&l->pool, buffers * sizeof *l->slots);
-    if (!f->program || !f->at || !f->touched || !f->ends || !f->end || !f->taken || !l->slots)
+    if (f->pool.out_of_memory || !l->slots)
         return weft_fail_memory(f->c->err);
     find_tasks(f);
     find_touched(f);

@@ -158,8 +158,7 @@ static weft_status begin(planner *p, weft_lowered *l, int n_queues, weft_error *
     p->before = weft_pool_alloc(&p->pool, longest * sizeof *p->before);
     p->pairs = weft_pool_alloc(&p->pool, ((size_t)l->tasks->n + 1) * sizeof *p->pairs);
     p->waits = weft_pool_alloc(&p->pool, longest * WEFT_MOST_QUEUES * sizeof *p->waits);
-    bool room = p->a && p->b && p->clock && p->known && p->before && p->pairs && p->waits;
-    return room ? WEFT_OK : weft_fail_memory(err);
+    return p->pool.out_of_memory ? weft_fail_memory(err) : WEFT_OK;
 }
 
 /* Of several instructions to wait for, one a queue (-1: none): does the one on this queue follow

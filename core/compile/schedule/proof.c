@@ -416,7 +416,7 @@ static weft_status check_circles(verifier *v)
     o.first = list_of(v, n);
     o.next = list_of(v, n * MOST_BEFORE);
     o.ready = list_of(v, n);
-    if (!last[0] || !last[1] || !o.events || !o.left || !o.end || !o.first || !o.next || !o.ready)
+    if (v->pool.out_of_memory)
         return weft_fail_memory(v->err);
     for (size_t i = 0; i < 2 * rings; i++)
         last[i / rings][i % rings] = (i + 1) % (size_t)(slots + 1) == 0 ? 0 : NONE;
@@ -436,13 +436,12 @@ static weft_status begin(verifier *v)
     size_t n = v->start ? (size_t)v->start[t->ranks] + 1 : 1,
            places = (size_t)t->stages * (size_t)t->micro_batches;
     v->rank_of = list_of(v, n);
-    bool room = true;
     for (int way = FORWARD; way < WAYS; way++)
-        room = (v->place[way] = list_of(v, places)) && room;
+        v->place[way] = list_of(v, places);
     v->split = weft_pool_alloc(&v->pool, (size_t)t->stages * sizeof *v->split);
     v->transfer = list_of(v, n);
     v->arrival = list_of(v, n);
-    if (!room || !v->start || !v->rank_of || !v->split || !v->transfer || !v->arrival)
+    if (v->pool.out_of_memory)
         return weft_fail_memory(v->err);
     for (int r = 0; r < t->ranks; r++)
         for (int i = v->start[r]; i < v->start[r + 1]; i++)
