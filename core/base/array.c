@@ -31,3 +31,18 @@ void *weft_pool_push(weft_pool *pool, void *array, int *n, int *capacity, size_t
     }
     return memset(list + (size_t)(*n)++ * size, 0, size);
 }
+
+weft_status weft_array_reserve(void *array, size_t *capacity, size_t n, size_t size,
+                               weft_error *err)
+{
+    void *list;
+    memcpy(&list, array, sizeof list);
+    if (n <= *capacity)
+        return WEFT_OK;
+    void *more = weft_realloc(list, n * size);
+    if (!more)
+        return weft_fail_memory(err);
+    memcpy(array, &more, sizeof more);
+    *capacity = n;
+    return WEFT_OK;
+}

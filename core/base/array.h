@@ -10,5 +10,8 @@
 void *weft_array_push(void *array, int *n, int *capacity, size_t size);
 /* The same of an array in a pool. */
 void *weft_pool_push(weft_pool *pool, void *array, int *n, int *capacity, size_t size);
+/* Room for n elements; weft_free, too. */
+weft_status weft_array_reserve(void *array, size_t *capacity, size_t n, size_t size,
+                               weft_error *err);
 
 #endif

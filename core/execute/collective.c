@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "execute/collective.h"
+#include "base/array.h"
 #include "execute/run.h"
 
 /* ---- places ---- */
@@ -16,23 +17,11 @@ static char *address(const where *w, weft_place p)
     return (p.of == WEFT_PLACE_WORKSPACE ? w->workspace : (char *)w->in->tensors[p.of].data) + p.at;
 }
 
-/* Room for the boxes of any instruction. */
-static weft_status reserve(weft_run *run, int n, weft_error *err)
-{
-    if (n <= run->n_boxes)
-        return WEFT_OK;
-    weft_box *fresh = weft_realloc(run->boxes, (size_t)n * sizeof *fresh);
-    if (!fresh)
-        return weft_fail_memory(err);
-    run->boxes = fresh;
-    run->n_boxes = n;
-    return WEFT_OK;
-}
-
 static weft_status move(weft_run *run, const where *w, const weft_exchange_part *part,
                         weft_error *err)
 {
-    weft_status s = reserve(run, part->n, err);
+    weft_status s = weft_array_reserve(&run->boxes, &run->boxes_capacity, (size_t)part->n,
+                                       sizeof *run->boxes, err);
     for (int i = 0; i < part->n && !s; i++) {
         const weft_place_box *b = &w->in->exchange->boxes[part->first + i];
         run->boxes[i] = b->box;

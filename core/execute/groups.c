@@ -40,11 +40,9 @@ static weft_status add_group(weft_groups *g, const int *coord, weft_channel chan
     if (!made)
         return weft_fail_memory(err);
     made->channel = channel;
-    made->n = 1;
+    made->n = weft_step_members(g->mesh, step);
     made->n_axes = step->n_axes;
     memcpy(made->axes, step->axes, sizeof made->axes);
-    for (int k = 0; k < step->n_axes; k++)
-        made->n *= g->mesh->axis[step->axes[k]].size;
     made->ranks = weft_alloc((size_t)made->n * sizeof *made->ranks);
     if (!made->ranks)
         return weft_fail_memory(err);

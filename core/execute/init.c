@@ -100,15 +100,13 @@ weft_status weft_init_state(weft_run *run, weft_error *err)
 {
     const weft_plan *plan = run->plan;
     const weft_graph *g = weft_plan_model(plan);
-    int coord[WEFT_MAX_AXES];
-    weft_mesh_coord(&plan->mesh, plan->rank, coord);
     weft_status s = WEFT_OK;
     for (int i = 0; i < plan->states.n && !s; i++) {
         const weft_state_entry *e = &plan->states.list[i];
         if (e->value->init.kind == WEFT_INIT_ZERO || !e->bytes)
             continue; /* device memory begins as zeros */
         job j = {.run = run, .entry = e};
-        weft_local_tensor(g, e->value, coord, &j.tensor);
+        weft_local_tensor(g, e->value, plan->coord, &j.tensor);
         j.count = weft_tensor_count(&j.tensor);
         if (e->far) {
             s = fill_far(&j, err);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What observers of instructions are shown: the plan's own words, and where operands lie. */
+#include "base/array.h"
 #include "execute/run.h"
 
 int64_t weft_instruction_bytes(const weft_graph *g, const weft_instruction *in)
@@ -23,14 +24,8 @@ static const weft_program *program_of(const weft_lowered *l, const weft_instruct
 
 weft_status weft_run_operands(weft_run *run, int n, weft_error *err)
 {
-    if (n <= run->operands_capacity)
-        return WEFT_OK;
-    weft_operand *more = weft_realloc(run->operands, (size_t)n * sizeof *more);
-    if (!more)
-        return weft_fail_memory(err);
-    run->operands = more;
-    run->operands_capacity = n;
-    return WEFT_OK;
+    return weft_array_reserve(&run->operands, &run->operands_capacity, (size_t)n,
+                              sizeof *run->operands, err);
 }
 
 /* Operand or result i; room to work in behind them. What is observed is read where it lies; what
@@ -108,18 +103,6 @@ weft_status weft_observe_instruction(weft_run *run, const weft_instruction_view 
     return s;
 }
 
-static weft_status room_for_copy(weft_run *run, size_t bytes, weft_error *err)
-{
-    if (bytes <= run->host_copy_bytes)
-        return WEFT_OK;
-    void *more = weft_realloc(run->host_copy, bytes);
-    if (!more)
-        return weft_fail_memory(err);
-    run->host_copy = more;
-    run->host_copy_bytes = bytes;
-    return WEFT_OK;
-}
-
 /* Where the host can read it. buffer: where it lies. */
 static weft_status take_to_host(weft_run *run, const weft_lowered *l, int buffer, weft_tensor *t,
                                 weft_error *err)
@@ -131,7 +114,7 @@ static weft_status take_to_host(weft_run *run, const weft_lowered *l, int buffer
         return WEFT_OK;
     if (run->plan->device->host_memory && !far)
         return weft_run_wait(run, err);
-    weft_status s = room_for_copy(run, bytes, err);
+    weft_status s = weft_array_reserve(&run->host_copy, &run->host_copy_bytes, bytes, 1, err);
     if (!s)
         s = far ? weft_far_move(run, weft_buffer_offset(l, b, run->view.micro_batch),
                                 (int64_t)bytes, run->host_copy, NULL, err)

@@ -21,15 +21,6 @@ struct weft_keeper {
 
 /* ---- what the run is ---- */
 
-static bool gives(const weft_plugin *plugin, const char *capability)
-{
-    for (const weft_contribution *c = plugin->contributions; c && c->kind != WEFT_END; c++)
-        for (int i = 0; c->gives && c->gives[i]; i++)
-            if (strcmp(c->gives[i], capability) == 0)
-                return true;
-    return false;
-}
-
 static weft_status list_plugins(struct weft_keeper *k, const weft_plugins *plugins, weft_error *err)
 {
     const char **list = weft_pool_alloc(&k->pool, (3 * (size_t)plugins->n + 1) * sizeof *list);
@@ -42,7 +33,7 @@ static weft_status list_plugins(struct weft_keeper *k, const weft_plugins *plugi
         list[3 * i] = plugin->name;
         list[3 * i + 1] = plugin->version;
         list[3 * i + 2] = plugins->list[i].module.id.sha256;
-        if (gives(plugin, "model"))
+        if (weft_plugin_gives(plugin, "model"))
             k->state.model = plugin->name;
     }
     return WEFT_OK;
@@ -82,7 +73,7 @@ const char *weft_keeper_text(weft_pool *pool, const weft_loaded *p, const weft_p
 {
     int64_t n = -1;
     if (p->module.plugin->self_size && q->field && q->choices && q->type == WEFT_PARAM_INT &&
-        gives(p->module.plugin, "model"))
+        weft_plugin_gives(p->module.plugin, "model"))
         memcpy(&n, (const char *)p->self + q->field, sizeof n);
     return n < 0 ? weft_params_text(p->params, q->name) : weft_pool_format(pool, "%" PRId64, n);
 }

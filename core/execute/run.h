@@ -74,7 +74,7 @@ struct weft_run {
     bool explained;               /* where the device failed has been said */
     struct weft_streams *streams; /* NULL: the device computes at once */
     weft_box *boxes;              /* room for those of one move */
-    int n_boxes;
+    size_t boxes_capacity;
     struct weft_transfer *transfers[WEFT_MODES]; /* by number in the mode's programs */
     const weft_far *far;                         /* the plan's, once room was asked for */
     char *far_memory;                            /* in its place, where that is the host's */
@@ -88,7 +88,7 @@ struct weft_run {
     bool is_showing;         /* to an observer, who may run something itself */
     int64_t stretch;         /* prologues and bodies that have begun */
     weft_operand *operands;  /* room for those that observers are shown */
-    int operands_capacity;
+    size_t operands_capacity;
     void *host_copy; /* of the one that an observer has asked for last */
     size_t host_copy_bytes;
     struct weft_timing *timing; /* NULL: nobody asks */

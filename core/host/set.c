@@ -213,8 +213,7 @@ static weft_status check_sections(loading *l, bool early)
     for (int i = 0; i < n; i++)
         if (weft_listed_find(l->settings, names[i]) < 0)
             unlisted[kept++] = names[i];
-    weft_status status =
-        (early ? weft_settings_begin : weft_settings_finish)(l->settings, unlisted, l->err);
+    weft_status status = weft_settings_finish(l->settings, unlisted, early, l->err);
     weft_free(unlisted);
     return status;
 }
@@ -253,15 +252,21 @@ weft_status weft_plugins_check(weft_settings *settings, weft_search **search, we
     return status;
 }
 
+bool weft_plugin_gives(const weft_plugin *plugin, const char *capability)
+{
+    for (const weft_contribution *c = plugin->contributions; c && c->kind != WEFT_END; c++)
+        for (int i = 0; c->gives && c->gives[i]; i++)
+            if (strcmp(c->gives[i], capability) == 0)
+                return true;
+    return false;
+}
+
 static bool is_given(const weft_plugins *p, const char *capability)
 {
-    for (int i = 0; i < p->n; i++)
-        for (const weft_contribution *c = p->list[i].module.plugin->contributions;
-             c && c->kind != WEFT_END; c++)
-            for (int k = 0; c->gives && c->gives[k]; k++)
-                if (strcmp(c->gives[k], capability) == 0)
-                    return true;
-    return false;
+    bool given = false;
+    for (int i = 0; i < p->n && !given; i++)
+        given = weft_plugin_gives(p->list[i].module.plugin, capability);
+    return given;
 }
 
 /* A key that nobody reads would be ignored without a word. */

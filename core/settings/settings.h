@@ -66,12 +66,10 @@ weft_status weft_settings_section(weft_settings *settings, const char *name,
 /* Every unknown key of the sections that are claimed (with the nearest name, and the section that
  * has it) and every section that nobody can claim is an error; not so those of the core, of listed
  * plugins (whoever failed to open one said so) and of those that --without took out. candidates:
- * names that exist but are not listed (for "add X to plugins"), NULL-ended, may be NULL. */
-weft_status weft_settings_finish(weft_settings *settings, const char *const *candidates,
+ * names that exist but are not listed (for "add X to plugins"), NULL-ended, may be NULL. early:
+ * before plugins are opened, when one of the candidates may be added to the list yet. */
+weft_status weft_settings_finish(weft_settings *settings, const char *const *candidates, bool early,
                                  weft_error *err);
-/* The same before plugins are opened: one of the candidates may be added to the list yet. */
-weft_status weft_settings_begin(weft_settings *settings, const char *const *candidates,
-                                weft_error *err);
 
 /* Fills the fields of a plugin's struct that its parameters name. */
 void weft_params_fill(const weft_params *params, void *out);

@@ -131,8 +131,8 @@ static weft_status unknown_section(const weft_settings *settings, const weft_sec
                      "unknown section [%s]; no plugin has this name", section->name);
 }
 
-static weft_status finish(weft_settings *settings, const char *const *candidates, bool early,
-                          weft_error *err)
+weft_status weft_settings_finish(weft_settings *settings, const char *const *candidates, bool early,
+                                 weft_error *err)
 {
     weft_status status = WEFT_OK;
 
@@ -149,16 +149,4 @@ static weft_status finish(weft_settings *settings, const char *const *candidates
             status = found;
     }
     return status;
-}
-
-weft_status weft_settings_begin(weft_settings *settings, const char *const *candidates,
-                                weft_error *err)
-{
-    return finish(settings, candidates, true, err);
-}
-
-weft_status weft_settings_finish(weft_settings *settings, const char *const *candidates,
-                                 weft_error *err)
-{
-    return finish(settings, candidates, false, err);
 }

@@ -104,6 +104,8 @@ weft_axes weft_layout_open_axes(weft_layout l);
 weft_axes weft_layout_cut_axes(weft_layout l);
 /* The axes that cut dim d, outermost first, into list; returns how many. */
 int weft_layout_list(weft_layout l, int d, int list[WEFT_MAX_AXES]);
+/* Into how many pieces these cut it. */
+int weft_layout_pieces(const weft_mesh *mesh, weft_layout l, int d);
 /* Appends `axis` (replicated so far) to the end of dim d's list. */
 weft_layout weft_layout_cut(weft_layout l, int d, int axis, bool fine);
 /* Opens `axis` (replicated so far); kind: WEFT_OPEN_*. */
@@ -171,6 +173,8 @@ const char *weft_move_name(weft_move move);
  * way (open maximum to open sum, a cut over an axis to one of its coordinates). */
 int weft_layout_steps(weft_layout from, weft_layout to, int n_dims,
                       weft_step steps[WEFT_MAX_STEPS]);
+/* How many ranks have a part in a step. */
+int weft_step_members(const weft_mesh *mesh, const weft_step *step);
 /* Bytes that one rank sends in a step (ring algorithms, nominal chunks): PLACEMENT's table of
  * prices. */
 int64_t weft_step_bytes(const weft_mesh *mesh, const weft_step *step, weft_layout before,

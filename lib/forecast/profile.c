@@ -344,7 +344,7 @@ static weft_status fill_in(const weft_params *params, const char *key, weft_prof
         known = known || says(word, "attention");
     }
     const weft_status checked = weft_settings_section(settings, "gpu", table, &p, err),
-                      finished = weft_settings_finish(settings, NULL, err);
+                      finished = weft_settings_finish(settings, NULL, false, err);
     s = s ? s : checked ? checked : finished;
     if (s)
         return s;

@@ -348,10 +348,8 @@ static bool sends_terms(const weft_step *s, weft_layout before, const bool *term
 static int64_t terms_bytes(const weft_graph *g, const weft_step *s, weft_layout before,
                            const weft_value *v)
 {
-    int64_t others = 1;
-    for (int k = 0; k < s->n_axes; k++)
-        others *= g->config.mesh.axis[s->axes[k]].size;
-    return (others - 1) * weft_layout_elements(&g->config.mesh, before, v->n_dims, v->dims) *
+    return (weft_step_members(&g->config.mesh, s) - 1) *
+           weft_layout_elements(&g->config.mesh, before, v->n_dims, v->dims) *
            (int64_t)weft_dtype_size(v->dtype);
 }
 

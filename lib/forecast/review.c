@@ -114,11 +114,11 @@ weft_status weft_plan_other(const weft_plan *plan, int rank, bool train_only, we
     memset(other->lowered, 0, sizeof other->lowered);
     other->states = other->caches = (weft_states){0};
     weft_mesh_coord(&plan->mesh, rank, coord);
-    weft_status s =
-        weft_states_init(&other->states, plan->graphs[WEFT_MODE_TRAIN], coord, alignment, err);
+    weft_status s = weft_states_init(&other->states, plan->graphs[WEFT_MODE_TRAIN], coord, false,
+                                     alignment, err);
     if (!s && plan->graphs[WEFT_MODE_GENERATE])
-        s = weft_caches_init(&other->caches, plan->graphs[WEFT_MODE_GENERATE], coord, alignment,
-                             err);
+        s = weft_states_init(&other->caches, plan->graphs[WEFT_MODE_GENERATE], coord, true,
+                             alignment, err);
     for (int m = 0; m < WEFT_MODES && !s; m++)
         if (plan->graphs[m] && (m == WEFT_MODE_TRAIN || !train_only))
             s = weft_plan_lower(other, (weft_mode)m, &other->lowered[m], err);

@@ -65,12 +65,9 @@ bool weft_node_set_shift(weft_graph *g, weft_node *n, int d)
     if (!step)
         return false;
     *step = (weft_step){.move = WEFT_SHIFT, .dim = d, .to = -1, .after = from->layout};
-    int shards = 1;
     step->n_axes = weft_layout_list(from->layout, d, step->axes);
-    for (int i = 0; i < step->n_axes; i++)
-        shards *= g->config.mesh.axis[step->axes[i]].size;
     n->outs[0]->turn_dim = d;
-    n->outs[0]->turn = (from->turn + 1) % shards;
+    n->outs[0]->turn = (from->turn + 1) % weft_step_members(&g->config.mesh, step);
     n->steps = step;
     n->n_steps = 1;
     return true;

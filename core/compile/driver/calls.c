@@ -17,14 +17,6 @@ static weft_status add(calls *c, weft_planned_call call, weft_error *err)
     return WEFT_OK;
 }
 
-static int members_of(const weft_mesh *mesh, const weft_step *step)
-{
-    int n = 1;
-    for (int k = 0; k < step->n_axes; k++)
-        n *= mesh->axis[step->axes[k]].size;
-    return n;
-}
-
 static weft_status add_collective(calls *c, const weft_lowered *l, const weft_exchange *e,
                                   weft_error *err)
 {
@@ -33,7 +25,8 @@ static weft_status add_collective(calls *c, const weft_lowered *l, const weft_ex
         const weft_exchange_part *part = &e->parts[i];
         const weft_planned_call call = {.mode = l->graph->config.mode,
                                         .move = part->step->move,
-                                        .members = members_of(&l->graph->config.mesh, part->step),
+                                        .members =
+                                            weft_step_members(&l->graph->config.mesh, part->step),
                                         .count = part->count,
                                         .dtype = part->dtype,
                                         .at_once = 1,
@@ -85,7 +78,8 @@ static weft_status add_transfer(calls *c, int first, const weft_lowered *l,
             return WEFT_OK;
     const weft_planned_call call = {.mode = l->graph->config.mode,
                                     .move = WEFT_SEND,
-                                    .members = members_of(&l->graph->config.mesh, in->node->steps),
+                                    .members =
+                                        weft_step_members(&l->graph->config.mesh, in->node->steps),
                                     .count = weft_tensor_count(t),
                                     .dtype = t->dtype,
                                     .at_once = find_most(l, bytes_of(in))};

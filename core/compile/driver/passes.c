@@ -6,13 +6,14 @@
 
 #include <string.h>
 
-weft_status weft_plan_record(weft_plan *p, weft_pass_record record, weft_error *err)
+weft_status weft_plan_record(weft_plan *p, weft_pass_record record, double start, weft_error *err)
 {
     weft_pass_record *r =
         weft_array_push(&p->records, &p->n_records, &p->records_capacity, sizeof *r);
     if (!r)
         return weft_fail_memory(err);
     *r = record;
+    r->ms = 1e3 * (weft_now() - start);
     return WEFT_OK;
 }
 
@@ -61,15 +62,9 @@ static weft_status run_pass(weft_plan *p, weft_graph *g, const weft_loaded *load
     g->spot = (weft_spot){NULL, WEFT_BLOCK_NONE, -1, phase, WEFT_SCOPE_NONE};
     g->prefix = g->parameter_prefix = NULL;
     s = weft_leave(&entry, s);
-    return s ? s
-             : weft_plan_record(p,
-                                (weft_pass_record){.plugin = name,
-                                                   .stage = weft_stage_name(c->stage),
-                                                   .after = c->after,
-                                                   .nodes_before = before,
-                                                   .nodes_after = g->n_nodes,
-                                                   .ms = 1e3 * (weft_now() - start)},
-                                err);
+    const weft_pass_record record = {name, weft_stage_name(c->stage), c->after, before, g->n_nodes,
+                                     0};
+    return s ? s : weft_plan_record(p, record, start, err);
 }
 
 /* How far to go, and how far it went. */
@@ -129,14 +124,8 @@ static weft_status core_step(weft_plan *p, weft_graph *g, const char *name,
     double start = weft_now();
     weft_status s = step(g), broken = hand_over(g, "core", name, err);
     s = s ? s : broken;
-    return s ? s
-             : weft_plan_record(p,
-                                (weft_pass_record){.plugin = name,
-                                                   .stage = "joint",
-                                                   .nodes_before = before,
-                                                   .nodes_after = g->n_nodes,
-                                                   .ms = 1e3 * (weft_now() - start)},
-                                err);
+    const weft_pass_record record = {name, "joint", NULL, before, g->n_nodes, 0};
+    return s ? s : weft_plan_record(p, record, start, err);
 }
 
 /* What the host reads must be whole on every rank. */

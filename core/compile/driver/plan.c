@@ -172,12 +172,7 @@ static void suggest_spread(const weft_plugins *plugins, const char *name, weft_m
     snprintf(mesh->spread, sizeof mesh->spread, "%s", name);
     for (int i = 0; i < plugins->n; i++) {
         const weft_plugin *plugin = plugins->list[i].module.plugin;
-        bool behind = false;
-        for (const weft_contribution *c = plugin->contributions; c && c->kind != WEFT_END; c++)
-            for (int k = 0; c->gives && c->gives[k]; k++)
-                behind = behind || strcmp(c->gives[k], "model") == 0 ||
-                         strcmp(c->gives[k], "low_precision") == 0;
-        if (behind)
+        if (weft_plugin_gives(plugin, "model") || weft_plugin_gives(plugin, "low_precision"))
             snprintf(mesh->spread, sizeof mesh->spread, "%s@after:%s", name, plugin->name);
     }
 }
@@ -196,8 +191,10 @@ static weft_status make_mesh(weft_plan *p, const char *spread, weft_error *err)
     int n = 0;
     while (n < WEFT_MAX_AXES && (order[n] = weft_params_word(p->mesh_params, "order", n)))
         n++;
-    return weft_mesh_plan_finish(&mesh, order, n, weft_params_where(p->mesh_params, "order"),
-                                 &p->mesh, err);
+    s = weft_mesh_plan_finish(&mesh, order, n, weft_params_where(p->mesh_params, "order"), &p->mesh,
+                              err);
+    weft_mesh_coord(&p->mesh, p->rank, p->coord);
+    return s;
 }
 
 /* ---- the whole ---- */
@@ -205,9 +202,8 @@ static weft_status make_mesh(weft_plan *p, const char *spread, weft_error *err)
 /* This rank's place in the pipeline. */
 static int stage_rank(const weft_plan *p, weft_mode mode)
 {
-    int coord[WEFT_MAX_AXES], axis = weft_graph_stage_axis(p->graphs[mode]);
-    weft_mesh_coord(&p->mesh, p->rank, coord);
-    return axis < 0 ? 0 : coord[axis];
+    const int axis = weft_graph_stage_axis(p->graphs[mode]);
+    return axis < 0 ? 0 : p->coord[axis];
 }
 
 weft_status weft_plan_lower(const weft_plan *p, weft_mode mode, weft_lowered **out, weft_error *err)
@@ -232,12 +228,7 @@ static weft_status lower(weft_plan *p, weft_mode mode, weft_error *err)
     s = s ? s : weft_plan_lower(p, mode, &p->lowered[mode], err);
     int n = p->graphs[mode]->n_nodes;
     return s ? s
-             : weft_plan_record(p,
-                                (weft_pass_record){.plugin = "lower",
-                                                   .stage = "program",
-                                                   .nodes_before = n,
-                                                   .nodes_after = n,
-                                                   .ms = 1e3 * (weft_now() - start)},
+             : weft_plan_record(p, (weft_pass_record){"lower", "program", NULL, n, n, 0}, start,
                                 err);
 }
 
@@ -272,10 +263,8 @@ weft_status weft_plan_reach_far(const weft_plan *p, weft_error *err)
 /* Where parameters and state lie: all of them are in the graph. */
 static weft_status place_state(weft_plan *p, weft_mode mode, weft_error *err)
 {
-    int coord[WEFT_MAX_AXES];
-    weft_mesh_coord(&p->mesh, p->rank, coord);
-    weft_status s =
-        weft_states_init(&p->states, p->graphs[mode], coord, weft_device_alignment(p->device), err);
+    weft_status s = weft_states_init(&p->states, p->graphs[mode], p->coord, false,
+                                     weft_device_alignment(p->device), err);
     if (!s && p->states.far_bytes)
         p->far = weft_plugins_service(p->plugins, "far", &p->far_self);
     return s;
@@ -301,13 +290,11 @@ static weft_status build_training(weft_plan *p, const weft_plan_options *options
 /* Without training, parameters have their places from here. */
 static weft_status build_writing(weft_plan *p, const weft_plan_options *options, weft_error *err)
 {
-    int coord[WEFT_MAX_AXES];
-    weft_mesh_coord(&p->mesh, p->rank, coord);
     weft_status s = weft_plan_graph(p, WEFT_MODE_GENERATE, options, err);
     if (!s && options->write)
         s = place_state(p, WEFT_MODE_GENERATE, err);
     s = s ? s
-          : weft_caches_init(&p->caches, p->graphs[WEFT_MODE_GENERATE], coord,
+          : weft_states_init(&p->caches, p->graphs[WEFT_MODE_GENERATE], p->coord, true,
                              weft_device_alignment(p->device), err);
     s = s ? s : lower(p, WEFT_MODE_GENERATE, err);
     if (s || !p->writing.cache)

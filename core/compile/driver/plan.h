@@ -46,6 +46,7 @@ struct weft_plan {
     weft_plugins *plugins; /* not owned */
     const weft_params *train, *weft, *mesh_params;
     weft_mesh mesh;
+    int coord[WEFT_MAX_AXES];         /* the rank's in it */
     char axes[2 * WEFT_MAX_AXES][24]; /* the names of all declared axes, of one rank, too */
     int n_axes;
     weft_ops ops;
@@ -132,7 +133,9 @@ weft_status weft_plan_ranks(const weft_plugins *plugins, int *ranks, weft_error 
  * before it is written to a file. */
 weft_status weft_plan_graph(weft_plan *plan, weft_mode mode, const weft_plan_options *options,
                             weft_error *err);
-weft_status weft_plan_record(weft_plan *plan, weft_pass_record record, weft_error *err);
+/* start: when the pass began. */
+weft_status weft_plan_record(weft_plan *plan, weft_pass_record record, double start,
+                             weft_error *err);
 
 /* What the plan's rank runs in a mode whose graph and lists are there. */
 weft_status weft_plan_lower(const weft_plan *plan, weft_mode mode, weft_lowered **out,

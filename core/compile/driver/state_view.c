@@ -72,13 +72,12 @@ static void add_kept(const weft_plan *plan, const int64_t *bytes, weft_state_ten
 weft_status weft_plan_state(const weft_plan *plan, const int64_t *kept, weft_state_tensor **out,
                             weft_error *err)
 {
-    int coord[WEFT_MAX_AXES];
+    const int *coord = plan->coord;
     weft_state_tensor *list =
         weft_alloc_zero((size_t)(plan->states.n + plan->n_kept) + 1, sizeof *list);
     *out = list;
     if (!list)
         return weft_fail_memory(err);
-    weft_mesh_coord(&plan->mesh, plan->rank, coord);
     for (int i = 0; i < plan->states.n; i++) {
         const weft_state_entry *e = &plan->states.list[i];
         list[i].name = e->name;

@@ -265,6 +265,13 @@ weft_where weft_table_where(const weft_graph *g, int axis, const char *dim);
 
 /* ---- placement (place.c, move.c) ---- */
 
+/* The axis' byte in a layout, without its place in the order within a dim. */
+static inline unsigned weft_layout_state(weft_layout l, int axis)
+{
+    unsigned b = weft_layout_byte(l, axis);
+    return b & 0x80u ? b & 0xb8u : b;
+}
+
 /* Places every node of the graph in order, then verifies. From here on nodes are placed as they are
  * added. */
 weft_status weft_graph_place(weft_graph *g);

@@ -235,9 +235,7 @@ static bool turns(const check *c, const weft_node *n)
     const weft_value *from = n->ins[0], *to = n->outs[0];
     if (!weft_node_shifts(n))
         return from->turn == 0 && to->turn == 0;
-    int count = 1;
-    for (int k = 0; k < n->steps->n_axes; k++)
-        count *= c->g->config.mesh.axis[n->steps->axes[k]].size;
+    const int count = weft_step_members(&c->g->config.mesh, n->steps);
     return to->turn == (from->turn + 1) % count && to->turn_dim == n->steps->dim &&
            (from->turn == 0 || from->turn_dim == to->turn_dim);
 }
@@ -281,12 +279,6 @@ static weft_status check_sizes(check *c, weft_node *n)
         }
     }
     return WEFT_OK;
-}
-
-static unsigned state_of(weft_layout l, int axis)
-{
-    unsigned b = weft_layout_byte(l, axis);
-    return b & 0x80u ? b & 0xb8u : b;
 }
 
 /* more: the axis cuts the dims marked x+ alone. */
@@ -338,7 +330,7 @@ static weft_status check_at(check *c, weft_node *n, int axis)
 static bool is_at(const weft_node *n, int axis)
 {
     for (int i = 0; i < n->n_ins + n->n_outs; i++)
-        if (weft_layout_at((i < n->n_ins ? n->ins[i] : n->outs[i - n->n_ins])->layout, axis) >= 0)
+        if (weft_layout_at(value_of(n, i)->layout, axis) >= 0)
             return true;
     return false;
 }
@@ -353,11 +345,9 @@ static weft_status check_axis(check *c, weft_node *n, int axis)
     bool maximum = false;
     if (is_at(n, axis))
         return check_at(c, n, axis);
-    for (int i = 0; i < r->n_ins; i++) {
-        const weft_value *v = i < n->n_ins ? n->ins[i] : n->like;
-        if (i == n->n_ins)
-            continue; /* only looked at */
-        unsigned s = state_of(v->layout, axis);
+    for (int i = 0; i < n->n_ins; i++) {
+        const weft_value *v = n->ins[i];
+        unsigned s = weft_layout_state(v->layout, axis);
         if (s == WEFT_OPEN_MAX && (i > 0 || !weft_node_is(n, WEFT_OP_MONOTONE)))
             return wrong(c, n, "reads an open maximum: ", v->name);
         if (s == WEFT_OPEN_MAX)
@@ -383,13 +373,13 @@ static weft_status check_axis(check *c, weft_node *n, int axis)
         return wrong(c, n, "reads an open sum that it is not linear in, over ",
                      c->g->config.mesh.axis[axis].name);
     for (int i = 0; letter >= 0 && i < n->n_ins; i++)
-        if (state_of(n->ins[i]->layout, axis) != state_for(&r->in[i], letter, more))
+        if (weft_layout_state(n->ins[i]->layout, axis) != state_for(&r->in[i], letter, more))
             return wrong(c, n, "operands disagree over ", c->g->config.mesh.axis[axis].name);
     for (int i = 0; i < n->n_outs; i++) {
         unsigned want = maximum ? WEFT_OPEN_MAX : open ? WEFT_OPEN_SUM : 0;
         if (letter >= 0 && !(want = state_for(&r->out[i], letter, more)))
             want = n->op->flags & WEFT_OP_MAX ? WEFT_OPEN_MAX : WEFT_OPEN_SUM;
-        if (state_of(n->outs[i]->layout, axis) != want)
+        if (weft_layout_state(n->outs[i]->layout, axis) != want)
             return wrong(c, n, "its result's layout does not follow from the operands over ",
                          c->g->config.mesh.axis[axis].name);
     }
@@ -441,10 +431,8 @@ static weft_status check_turned(check *c, const weft_node *n)
 {
     for (int i = 0; i < n->n_outs; i++) {
         const weft_value *v = n->outs[i];
-        int list[WEFT_MAX_AXES], count = 1;
         bool cut = v->placed && v->turn_dim >= 0 && v->turn_dim < v->n_dims;
-        for (int k = cut ? weft_layout_list(v->layout, v->turn_dim, list) - 1 : -1; k >= 0; k--)
-            count *= c->g->config.mesh.axis[list[k]].size;
+        int count = cut ? weft_layout_pieces(&c->g->config.mesh, v->layout, v->turn_dim) : 1;
         if (v->turn < 0 || v->turn >= count || (v->turn && weft_node_is(n, WEFT_OP_SOURCE)))
             return wrong(c, n, "is passed round a ring that does not exist: ", v->name);
     }
@@ -461,15 +449,13 @@ static weft_status check_turns(check *c, weft_node *n)
         int turn[2] = {0, 0}; /* of what stays, of what travels */
         bool known[2] = {false, false};
         for (int i = 0; i < n->n_ins + n->n_outs; i++) {
-            const weft_rule_part *part = i < n->n_ins ? &r->in[i] : &r->out[i - n->n_ins];
-            const weft_value *v = i < n->n_ins ? n->ins[i] : n->outs[i - n->n_ins];
-            int d = weft_rule_dim(part, l), travels = weft_ring_moves(n, i);
+            int d = weft_rule_dim(part_of(c, n, i), l), travels = weft_ring_moves(n, i);
             if (d < 0)
                 continue;
             if (!known[travels] && i < n->n_ins)
-                turn[travels] = turn_of(v, d);
+                turn[travels] = turn_of(value_of(n, i), d);
             known[travels] = true;
-            if (turn_of(v, d) != turn[travels])
+            if (turn_of(value_of(n, i), d) != turn[travels])
                 return wrong(c, n, "has shards of other ranks of one index: ", r->name[l]);
         }
     }

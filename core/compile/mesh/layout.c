@@ -45,6 +45,14 @@ int weft_layout_list(weft_layout l, int d, int list[WEFT_MAX_AXES])
     return n;
 }
 
+int weft_layout_pieces(const weft_mesh *mesh, weft_layout l, int d)
+{
+    int list[WEFT_MAX_AXES], pieces = 1;
+    for (int i = weft_layout_list(l, d, list) - 1; i >= 0; i--)
+        pieces *= mesh->axis[list[i]].size;
+    return pieces;
+}
+
 weft_layout weft_layout_cut(weft_layout l, int d, int axis, bool fine)
 {
     int list[WEFT_MAX_AXES], place = weft_layout_list(l, d, list);

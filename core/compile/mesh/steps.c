@@ -249,6 +249,14 @@ const char *weft_move_name(weft_move move)
     return names[move];
 }
 
+int weft_step_members(const weft_mesh *mesh, const weft_step *step)
+{
+    int n = 1;
+    for (int k = 0; k < step->n_axes; k++)
+        n *= mesh->axis[step->axes[k]].size;
+    return n;
+}
+
 /* Elements of what one rank sends another in an all_to_all: its chunk, cut also where the result
  * is. */
 static int64_t piece(const weft_mesh *mesh, const weft_step *step, weft_layout before, int n_dims,
@@ -265,9 +273,7 @@ static int64_t piece(const weft_mesh *mesh, const weft_step *step, weft_layout b
 int64_t weft_step_bytes(const weft_mesh *mesh, const weft_step *step, weft_layout before,
                         int n_dims, const weft_dim *dims, weft_dtype dtype)
 {
-    int64_t n = 1, width = (int64_t)weft_dtype_size(dtype);
-    for (int i = 0; i < step->n_axes; i++)
-        n *= mesh->axis[step->axes[i]].size;
+    int64_t n = weft_step_members(mesh, step), width = (int64_t)weft_dtype_size(dtype);
     switch (step->move) {
     case WEFT_ALL_GATHER:
         return weft_layout_elements(mesh, before, n_dims, dims) * (n - 1) * width;

@@ -39,13 +39,6 @@ static weft_value *operand(const job *j, int i)
     return i < j->n->n_ins ? j->n->ins[i] : j->n->like;
 }
 
-/* The axis' state in a layout, without the order within a dim. */
-static unsigned state_of(weft_layout l, int axis)
-{
-    unsigned b = weft_layout_byte(l, axis);
-    return b & 0x80u ? b & 0xb8u : b;
-}
-
 static unsigned cut_state(const weft_rule_part *part, role r)
 {
     int d = weft_rule_dim(part, r.letter);
@@ -98,8 +91,8 @@ static double price(const job *j, int axis, role r)
     double total = 0;
     for (int i = 0; i < j->rule.n_ins; i++) {
         const weft_value *v = operand(j, i);
-        double c =
-            weft_move_price(j->g, v, axis, state_of(v->layout, axis), operand_state(j, r, i));
+        double c = weft_move_price(j->g, v, axis, weft_layout_state(v->layout, axis),
+                                   operand_state(j, r, i));
         total += c > communicates && anchored(j, v) ? c * anchor : c;
     }
     for (int i = 0; i < j->n->n_outs; i++) {
@@ -491,7 +484,7 @@ static weft_status give_role(weft_graph *g, weft_value *v)
     for (int a = 0; a < g->config.mesh.n_axes; a++) {
         unsigned want;
         if (a == weft_graph_stage_axis(g) || !weft_table_wants(g, v, a, &want) ||
-            state_of(target, a) == want)
+            weft_layout_state(target, a) == want)
             continue;
         target = weft_layout_clear(target, a);
         if (want)

@@ -48,12 +48,10 @@ static bool is_direct(const weft_mesh *mesh, const weft_step *step, weft_layout 
         if (v->dims[i].size > 1)
             return false;
     static const int first[WEFT_MAX_AXES];
-    int list[WEFT_MAX_AXES];
     weft_layout cut = step->move == WEFT_ALL_GATHER ? before : step->after;
-    int64_t pieces = 1;
-    for (int i = weft_layout_list(cut, d, list) - 1; i >= 0; i--)
-        pieces *= mesh->axis[list[i]].size;
-    return weft_layout_span(mesh, cut, &v->dims[d], d, first).chunk * pieces == v->dims[d].size;
+    return weft_layout_span(mesh, cut, &v->dims[d], d, first).chunk *
+               weft_layout_pieces(mesh, cut, d) ==
+           v->dims[d].size;
 }
 
 /* One step of a value: what it sends and receives. */
@@ -63,10 +61,7 @@ static void step_sizes(const weft_graph *g, const weft_value *v, const weft_step
     int64_t width = (int64_t)weft_dtype_size(v->dtype);
     int64_t from = weft_layout_elements(&g->config.mesh, before, v->n_dims, v->dims) * width,
             to = weft_layout_elements(&g->config.mesh, s->after, v->n_dims, v->dims) * width;
-    weft_axes axes = 0;
-    for (int k = 0; k < s->n_axes; k++)
-        axes |= 1u << s->axes[k];
-    int64_t count = weft_mesh_count(&g->config.mesh, axes);
+    const int64_t count = weft_step_members(&g->config.mesh, s);
     *send = *recv = 0;
     if (s->move == WEFT_ALL_GATHER) {
         *send = from;
@@ -362,14 +357,6 @@ static int64_t local_bytes(const stage *s, weft_layout l)
     return n;
 }
 
-static int members(const stage *s)
-{
-    int n = 1;
-    for (int k = 0; k < s->step->n_axes; k++)
-        n *= s->m->mesh->axis[s->step->axes[k]].size;
-    return n;
-}
-
 static void member_coord(const stage *s, int i, int *coord)
 {
     memcpy(coord, s->m->coord, sizeof(int) * WEFT_MAX_AXES);
@@ -414,7 +401,7 @@ static row row_from(const stage *s, weft_layout l, int d, int first)
     row r = {first, 1, span_of_member(s, l, d, first)};
     if (!is_innermost(s, l, d))
         return r;
-    for (int lo = first, hi = members(s) - 1; lo < hi;) {
+    for (int lo = first, hi = weft_step_members(s->m->mesh, s->step) - 1; lo < hi;) {
         int mid = lo + (hi - lo + 1) / 2;
         if (is_alike(&r, span_of_member(s, l, d, mid), mid))
             lo = mid;
@@ -458,7 +445,7 @@ static void move_all(const stage *s, weft_layout whole, weft_place dense, weft_p
     const int d = s->step->dim;
     const weft_span all = span_of(s, whole, d, s->m->coord);
     const block value = as_block(s, whole, d, dense, all.hi - all.lo);
-    for (int i = 0, n = members(s); i < n;) {
+    for (int i = 0, n = weft_step_members(s->m->mesh, s->step); i < n;) {
         const row r = row_from(s, cut_of(s), d, i);
         const block piece = as_block(s, s->before, d, behind(pieces, i * stride), r.span.chunk);
         const int64_t at = r.span.lo - all.lo, size = r.span.hi - r.span.lo,
@@ -605,7 +592,7 @@ static void turn_all(const stage *s, const turn *t, bool unpack)
 {
     int d = s->step->dim, e = s->step->to;
     weft_layout of_d = s->before, of_e = s->step->after;
-    for (int i = 0, n = members(s); i < n;) {
+    for (int i = 0, n = weft_step_members(s->m->mesh, s->step); i < n;) {
         row r = unpack ? row_from(s, of_d, d, i) : row_from(s, of_e, e, i);
         weft_span part[2], all[2]; /* of both dims, in the value's order */
         part[d > e] = unpack ? r.span : span_of(s, of_d, d, s->m->coord);

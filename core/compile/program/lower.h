@@ -52,12 +52,10 @@ typedef struct weft_states {
 } weft_states;
 
 /* Gives every parameter and state of the train graph a place, but caches; evaluate and generate
- * find theirs by name. Without training, of the graph that reads prompts. */
+ * find theirs by name. Without training, of the graph that reads prompts. caches: instead, state of
+ * the kind CACHE, which is not part of what a checkpoint holds. */
 weft_status weft_states_init(weft_states *states, const weft_graph *g, const int *coord,
-                             int64_t alignment, weft_error *err);
-/* State of the kind CACHE, which is not part of what a checkpoint holds. */
-weft_status weft_caches_init(weft_states *caches, const weft_graph *g, const int *coord,
-                             int64_t alignment, weft_error *err);
+                             bool caches, int64_t alignment, weft_error *err);
 void weft_states_release(weft_states *states);
 const weft_state_entry *weft_states_find(const weft_states *states, const char *name);
 

@@ -110,9 +110,8 @@ static bool is_of_step(const weft_node *n)
     return weft_node_is(n, WEFT_OP_STATE) && n->outs[0]->kind == WEFT_STATE_STEP;
 }
 
-/* Parameters and what a checkpoint holds beside them, or caches. */
-static weft_status init(weft_states *states, const weft_graph *g, const int *coord, bool caches,
-                        int64_t alignment, weft_error *err)
+weft_status weft_states_init(weft_states *states, const weft_graph *g, const int *coord,
+                             bool caches, int64_t alignment, weft_error *err)
 {
     memset(states, 0, sizeof *states);
     states->alignment = alignment;
@@ -134,18 +133,6 @@ static weft_status init(weft_states *states, const weft_graph *g, const int *coo
             s = add(states, g, n->outs[0], coord, err);
     states->n = kept; /* the others have places alone */
     return s;
-}
-
-weft_status weft_states_init(weft_states *states, const weft_graph *g, const int *coord,
-                             int64_t alignment, weft_error *err)
-{
-    return init(states, g, coord, false, alignment, err);
-}
-
-weft_status weft_caches_init(weft_states *caches, const weft_graph *g, const int *coord,
-                             int64_t alignment, weft_error *err)
-{
-    return init(caches, g, coord, true, alignment, err);
 }
 
 void weft_states_release(weft_states *states)

@@ -225,7 +225,7 @@ static weft_status check(const char *text, size_t size, weft_error *err)
     weft_settings_section(settings, "mesh", weft_core_params("mesh"), &params, err);
     weft_settings_section(settings, "demo", demo_params, &params, err);
     weft_settings_section(settings, "tp", tp_params, &params, err);
-    weft_settings_finish(settings, unlisted, err);
+    weft_settings_finish(settings, unlisted, false, err);
     weft_settings_destroy(settings);
     return weft_error_status(err);
 }

@@ -147,7 +147,7 @@ static void lowers_the_same(void **state)
     weft_graph *again = round_trip(p.plan->graphs[WEFT_MODE_TRAIN]);
     weft_states states;
     weft_lowered *m;
-    assert_int_equal(weft_states_init(&states, again, l->coord, 64, &p.err), WEFT_OK);
+    assert_int_equal(weft_states_init(&states, again, l->coord, false, 64, &p.err), WEFT_OK);
     weft_lower_options options = {
         .kernels = &p.plan->kernels, .states = &states, .tasks = l->tasks, .n_queues = 1};
     weft_graph_assign_parts(again);

@@ -30,7 +30,7 @@ static void defaults_hold(void **state)
     assert_null(weft_params_word(p, "words", -1));
     assert_false(weft_params_given(p, "count"));
     assert_null(weft_params_where(p, "count").file);
-    assert_int_equal(weft_settings_finish(settings, NULL, NULL), WEFT_OK);
+    assert_int_equal(weft_settings_finish(settings, NULL, false, NULL), WEFT_OK);
     weft_settings_destroy(settings);
 }
 
@@ -465,7 +465,7 @@ static void data_names_no_files(void **state)
     assert_string_equal(weft_params_text(p, "mix"), "mine");
     assert_string_equal(weft_params_text(p, "driver"), "libx.so");
     assert_string_equal(weft_params_text(p, "note"), "/n");
-    assert_int_equal(weft_settings_finish(settings, NULL, NULL), WEFT_OK);
+    assert_int_equal(weft_settings_finish(settings, NULL, false, NULL), WEFT_OK);
     weft_settings_destroy(settings);
 }
 

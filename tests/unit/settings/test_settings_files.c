@@ -227,7 +227,7 @@ static void wrong_overrides_are_refused(void **state)
     assert_edit(weft_settings_override, settings, "demo.rate=fast", NULL);
     assert_int_equal(weft_settings_section(settings, "demo", demo_params, &p, &err),
                      WEFT_ERR_INPUT);
-    assert_int_equal(weft_settings_finish(settings, NULL, &err), WEFT_ERR_INPUT);
+    assert_int_equal(weft_settings_finish(settings, NULL, false, &err), WEFT_ERR_INPUT);
     assert_int_equal(err.n_items, 3);
     assert_string_equal(err.items[0].text,
                         "-o demo.rate=fast: [demo] rate = fast: not understood; give a number");
@@ -285,7 +285,7 @@ static void with_and_without_change_the_list(void **state)
     assert_string_equal(
         weft_params_text(claim(settings, "weft", weft_core_params("weft")), "plugins"),
         "a ?x w c z");
-    assert_int_equal(weft_settings_finish(settings, NULL, NULL),
+    assert_int_equal(weft_settings_finish(settings, NULL, false, NULL),
                      WEFT_OK); /* [b] was taken out, which makes its section no error */
     weft_settings_destroy(settings);
 }
@@ -399,7 +399,7 @@ static weft_status everything(weft_error *err)
         weft_settings_without(settings, "q", err);
         weft_settings_section(settings, "weft", weft_core_params("weft"), &params, err);
         weft_settings_section(settings, "demo", demo_params, &params, err);
-        weft_settings_finish(settings, NULL, err);
+        weft_settings_finish(settings, NULL, false, err);
         weft_settings_print(settings, true, false, &out);
         weft_settings_destroy(settings);
     }
