@@ -60,11 +60,10 @@ static weft_status call(const weft_groups *g, void *of, const weft_exchange_part
                      weft_move_name(p->step->move));
 }
 
-/* For whoever must be told in what this rank waits. */
-static weft_doing set_task(const weft_groups *groups, const weft_node *n, const weft_step *step)
+weft_doing weft_groups_set_task(const weft_groups *groups, const weft_node *n, const char *what)
 {
     return weft_control_set_task(groups->control, groups->rank,
-                                 (weft_doing){weft_move_name(step->move), n->by, n->block});
+                                 (weft_doing){what, n->by, n->block});
 }
 
 /* Calls of parts [from, to), which do not wait for each other: as one, where the transport may. */
@@ -104,12 +103,13 @@ weft_status weft_collective(weft_run *run, const weft_instruction *in, void *wor
 {
     const weft_groups *g = &run->groups;
     const where w = {in, workspace};
-    const weft_doing before = set_task(g, in->node, in->node->steps);
+    const weft_doing before =
+        weft_groups_set_task(g, in->node, weft_move_name(in->node->steps->move));
     weft_queue *queue = weft_device_queue(run->plan, in->queue);
     weft_status s = WEFT_OK;
     for (int i = 0, next; i < in->exchange->n_parts && !s; i = next) {
         const weft_exchange_part *part = &in->exchange->parts[i];
-        set_task(g, in->node, part->step);
+        weft_groups_set_task(g, in->node, weft_move_name(part->step->move));
         const double since = weft_now();
         next = part->sends ? end_of_calls(in, i) : i + 1;
         s = part->sends ? call_all(run, &w, i, next, queue, err) : move(run, &w, part, err);

@@ -41,6 +41,8 @@ void weft_groups_release(weft_groups *groups);
 /* NULL: there is none. */
 weft_group *weft_groups_find(const weft_groups *groups, weft_channel channel, const int *axes,
                              int n_axes);
+/* For whoever must be told in what this rank waits; returns what it was at, to be put back. */
+weft_doing weft_groups_set_task(const weft_groups *groups, const weft_node *n, const char *what);
 /* Is anything sent in this step? */
 bool weft_step_communicates(const weft_step *step);
 #endif

@@ -292,6 +292,14 @@ weft_status weft_fill_samples(weft_run *run, const weft_batch *b, const weft_sam
     return s;
 }
 
+static void fill_number(const weft_batch *b, int64_t micro, const char *name, int64_t number)
+{
+    weft_tensor t;
+    float *at = weft_batch_input(b, micro, name, &t);
+    if (at)
+        *at = (float)number;
+}
+
 void weft_fill_step(const weft_batch *b, int64_t step)
 {
     weft_tensor t;
@@ -304,19 +312,12 @@ void weft_fill_step(const weft_batch *b, int64_t step)
         for (int64_t i = 0; index && i < t.size[0]; i++)
             index[i] = (int32_t)(ordered ? weft_seq_place(g, t.lo[0] + i) : t.lo[0] + i);
     }
-    void *at = weft_batch_input(b, 0, "step", &t);
-    float number = (float)step;
-    if (at)
-        memcpy(at, &number, sizeof number);
+    fill_number(b, 0, "step", step);
 }
 
 void weft_fill_micro_batch(const weft_batch *b, int64_t micro, int64_t number)
 {
-    weft_tensor t;
-    void *at = weft_batch_input(b, micro, "micro_batch", &t);
-    float as_real = (float)number;
-    if (at)
-        memcpy(at, &as_real, sizeof as_real);
+    fill_number(b, micro, "micro_batch", number);
 }
 
 static bool is_so(const weft_facts *f, const weft_tensor *t, const int32_t *data)

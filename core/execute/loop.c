@@ -226,8 +226,8 @@ static void measure_peak(weft_run *run, double elapsed_s)
     if (!plan->device->peak || !weft_is_observed(run, WEFT_EVENT_STEP_END) || (!due && !wrong))
         return;
     run->peak_asked = true;
-    view->peak_flops =
-        weft_device_peak(plan, plan->lowered[WEFT_MODE_TRAIN]->product_dtype, reached);
+    view->peak_flops = plan->device->peak(plan->device_self,
+                                          plan->lowered[WEFT_MODE_TRAIN]->product_dtype, reached);
     if (view->peak_flops > 0 && view->peak_flops < reached)
         view->peak_flops = reached;
 }

@@ -330,7 +330,8 @@ void weft_run_destroy(weft_run *run)
         return;
     run->plan->plugins->run = NULL;
     /* first, for what a device still waits for of others keeps it from giving anything back */
-    weft_device_forget(run->plan);
+    if (run->plan->device->forget)
+        run->plan->device->forget(run->plan->device_self);
     remove_memory(run);
     weft_groups_release(&run->groups);
     if (run->streams) /* what was enqueued before an error reads and writes what goes now */

@@ -223,23 +223,14 @@ static uint64_t key_of(const weft_lowered *l, const weft_program *p, int64_t mic
            (uint64_t)(weft_program_like(p, micro) + 1);
 }
 
-/* What other queues get comes behind what the first one has. */
-static weft_status fork_queues(weft_run *run, weft_error *err)
+/* The first queue waits for all others; forks: what they get comes behind what it has. */
+static weft_status gather_queues(weft_run *run, bool forks, weft_error *err)
 {
     weft_status s = WEFT_OK;
     for (int i = 1; i < run->streams->n_queues && !s; i++)
         if (!weft_is_transfers(i))
-            s = weft_streams_order(run, WEFT_QUEUE_COMPUTE, i, err);
-    return s;
-}
-
-/* The first queue waits for all others. */
-static weft_status gather_queues(weft_run *run, weft_error *err)
-{
-    weft_status s = WEFT_OK;
-    for (int i = 1; i < run->streams->n_queues && !s; i++)
-        if (!weft_is_transfers(i))
-            s = weft_streams_order(run, i, WEFT_QUEUE_COMPUTE, err);
+            s = weft_streams_order(run, forks ? WEFT_QUEUE_COMPUTE : i,
+                                   forks ? i : WEFT_QUEUE_COMPUTE, err);
     return s;
 }
 
@@ -254,18 +245,18 @@ weft_status weft_streams_begin(weft_run *run, const weft_lowered *l, const weft_
     const weft_program *p = q->walk.step.program;
     weft_streams_tag(run, WEFT_QUEUE_COMPUTE,
                      (weft_tagged){.program = p, .micro = task->micro_batch});
-    s = forks ? gather_queues(run, err) : await_boundary(run, l, p, &p->list[0], err);
+    s = forks ? gather_queues(run, false, err) : await_boundary(run, l, p, &p->list[0], err);
     s = s ? s
           : run->plan->device->begin(run->plan->device_self, key_of(l, p, task->micro_batch),
                                      replayed, err);
     q->captured = !s;
-    return s || *replayed || !forks ? s : fork_queues(run, err);
+    return s || *replayed || !forks ? s : gather_queues(run, true, err);
 }
 
 static weft_status end_captured(weft_run *run, bool replayed, weft_error *err)
 {
     struct weft_streams *q = run->streams;
-    weft_status s = q->walk.step.forks && !replayed ? gather_queues(run, err) : WEFT_OK;
+    weft_status s = q->walk.step.forks && !replayed ? gather_queues(run, false, err) : WEFT_OK;
     s = s ? s : run->plan->device->end(run->plan->device_self, err);
     q->captured = false;
     return s;

@@ -44,13 +44,6 @@ void weft_transfers_destroy(weft_run *run)
     weft_error_release(&unsaid);
 }
 
-/* For whoever must be told in what this rank waits. */
-static weft_doing set_task(const weft_run *run, const weft_node *n, const char *what)
-{
-    return weft_control_set_task(run->groups.control, run->groups.rank,
-                                 (weft_doing){what, n->by, n->block});
-}
-
 /* Until the oldest is over. */
 static weft_status await(weft_run *run, struct weft_transfer *t, const weft_instruction *in,
                          const char *what, weft_error *err)
@@ -58,7 +51,7 @@ static weft_status await(weft_run *run, struct weft_transfer *t, const weft_inst
     const weft_groups *g = &run->groups;
     weft_request *oldest = t->posted[0];
     memmove(t->posted, t->posted + 1, (size_t)--t->n * sizeof *t->posted);
-    const weft_doing before = set_task(run, in->node, what);
+    const weft_doing before = weft_groups_set_task(g, in->node, what);
     const double since = weft_now();
     const bool far = weft_node_is_far(in->node);
     weft_status s =

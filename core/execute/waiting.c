@@ -12,13 +12,14 @@
 void weft_streams_tag(weft_run *run, int queue, weft_tagged what)
 {
     struct weft_streams *q = run->streams;
-    if (!run->plan->device->tag)
+    const weft_plan *plan = run->plan;
+    if (!plan->device->tag)
         return;
     what.tag = ++q->tag;
     what.step = run->view.step;
     q->tags[what.tag % WEFT_MOST_TAGS] = what;
     q->last[queue] = what.tag;
-    weft_device_tag(run->plan, queue, what.tag);
+    plan->device->tag(plan->device_self, weft_device_queue(plan, queue), what.tag);
 }
 
 static void print_tagged(const weft_tagged *t, weft_text *text)

@@ -209,6 +209,8 @@ weft_dtype weft_graph_dtype(const weft_graph *g);
 
 /* Which dim of v has this name; -1: none. */
 int weft_value_dim(const weft_value *v, const char *name);
+/* For `infer`: v has the dims and the dtype of another value. */
+void weft_value_shape_as(weft_value *v, const weft_value *like);
 /* What the node's op is: has it one of these flags (WEFT_OP_...)? Is it of this family? */
 bool weft_node_is(const weft_node *n, unsigned flags);
 bool weft_node_in(const weft_node *n, const char *family);

@@ -26,9 +26,7 @@ static weft_value *add_cache(weft_graph *g, const weft_node *reader, const char 
         return NULL;
     weft_value *v = n->outs[0];
     v->kind = WEFT_STATE_CACHE;
-    v->dtype = x->dtype;
-    v->n_dims = x->n_dims;
-    memcpy(v->dims, x->dims, sizeof x->dims);
+    weft_value_shape_as(v, x);
     v->dims[1] = *context;
     return weft_graph_push(g, (void ***)&g->states, &g->n_states, &g->states_capacity, v) ? v
                                                                                           : NULL;

@@ -7,7 +7,7 @@
 int weft_node_index(weft_graph *g, const weft_node *n, int i, const char *index)
 {
     weft_rule rule;
-    if (weft_node_rule(g, n, &rule))
+    if (weft_node_find_rule(g, n, true, &rule, &g->error))
         return -1;
     for (int l = 0; l < rule.n_letters; l++)
         if (strcmp(rule.name[l], index) == 0)
@@ -18,9 +18,7 @@ int weft_node_index(weft_graph *g, const weft_node *n, int i, const char *index)
 /* As `like` in everything but its maker. */
 static void describe(weft_value *v, const weft_value *like)
 {
-    v->n_dims = like->n_dims;
-    memcpy(v->dims, like->dims, sizeof v->dims);
-    v->dtype = like->dtype;
+    weft_value_shape_as(v, like);
     v->layout = like->layout;
     v->placed = true;
     v->trains = like->trains;

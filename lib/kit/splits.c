@@ -32,7 +32,8 @@ bool weft_node_splits(weft_graph *g, const weft_node *n, const char *dim)
 {
     weft_rule rule;
     int index = NONE;
-    if (n->like || (n->op->flags & WEFT_OP_SOURCE) || weft_node_rule(g, n, &rule))
+    if (n->like || (n->op->flags & WEFT_OP_SOURCE) ||
+        weft_node_find_rule(g, n, true, &rule, &g->error))
         return false;
     for (int i = 0; i < n->n_ins; i++) {
         const int here = index_of(n->ins[i], &rule.in[i], dim);

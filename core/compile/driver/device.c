@@ -61,18 +61,6 @@ weft_status weft_device_await(const weft_plan *p, int queue, weft_device_event *
     return p->device->await(p->device_self, weft_device_queue(p, queue), event, err);
 }
 
-void weft_device_forget(const weft_plan *p)
-{
-    if (p->device->forget)
-        p->device->forget(p->device_self);
-}
-
-void weft_device_tag(const weft_plan *p, int queue, uint64_t tag)
-{
-    if (p->device->tag)
-        p->device->tag(p->device_self, weft_device_queue(p, queue), tag);
-}
-
 uint64_t weft_device_reached(const weft_plan *p, int queue)
 {
     return p->device->reached ? p->device->reached(p->device_self, weft_device_queue(p, queue)) : 0;
@@ -87,11 +75,6 @@ size_t weft_device_peak_bytes(const weft_plan *p)
 uint64_t weft_device_adversary(const weft_plan *p)
 {
     return p->device->adversary ? p->device->adversary(p->device_self) : 0;
-}
-
-double weft_device_peak(const weft_plan *p, weft_dtype dtype, double reached)
-{
-    return p->device->peak ? p->device->peak(p->device_self, dtype, reached) : 0;
 }
 
 bool weft_plan_captures_sent(const weft_plan *plan)

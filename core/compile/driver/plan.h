@@ -107,15 +107,12 @@ weft_status weft_device_record(const weft_plan *plan, int queue, weft_device_eve
                                weft_error *err);
 weft_status weft_device_await(const weft_plan *plan, int queue, weft_device_event *event,
                               weft_error *err);
-void weft_device_forget(const weft_plan *plan);
-void weft_device_tag(const weft_plan *plan, int queue, uint64_t tag);
 uint64_t weft_device_reached(const weft_plan *plan, int queue);
 /* 0: it does not say, or its memory is the process's own. */
 size_t weft_device_peak_bytes(const weft_plan *plan);
 /* Of what it lacks: 0, NULL, nothing. */
 weft_queue *weft_device_queue(const weft_plan *plan, int i);
 uint64_t weft_device_adversary(const weft_plan *plan);
-double weft_device_peak(const weft_plan *plan, weft_dtype dtype, double reached);
 
 /* What is wrong with the texts (rule, linear groups, gradient) of a plugin's ops, which are among
  * `ops`; in the words that a run gives. where: the line that lists the plugin. */

@@ -196,6 +196,12 @@ void weft_node_come_before(weft_graph *g, weft_node *n, weft_node *at);
 bool weft_graph_push(weft_graph *g, void ***list, int *n, int *capacity, void *p);
 /* If not, that is noted; name: of the node's result, NULL: not known. */
 weft_status weft_check_attr(weft_graph *g, const weft_op *op, const char *name, const char *key);
+/* Of this key; NULL: none is. What it is, as a number or a text; NULL, or of the other kind: 0, "".
+ */
+const weft_attr *weft_attr_find(const weft_attr *list, int n, const char *key);
+int64_t weft_attr_int(const weft_attr *attr);
+double weft_attr_real(const weft_attr *attr);
+const char *weft_attr_text(const weft_attr *attr);
 /* Gives the node that made v an attribute, unchecked; key and text are copied. */
 void weft_node_set_attr(weft_graph *g, weft_value *v, weft_attr attr);
 /* weft_add_report, unchecked. */
@@ -216,9 +222,8 @@ int64_t weft_input_shift(const char *name);
 const char *weft_graph_name(weft_graph *g, const char *base);
 
 weft_status weft_infer(weft_graph *g, weft_node *n);
-/* The rule of a node, parsed. Operand n_ins is `like`, if there is one. */
-weft_status weft_node_rule(weft_graph *g, const weft_node *n, weft_rule *rule);
-/* The same, with errors to err; results: those of the node are known. */
+/* The rule of a node, parsed. Operand n_ins is `like`, if there is one; results: those of the node
+ * are known. */
 weft_status weft_node_find_rule(const weft_graph *g, const weft_node *n, bool results,
                                 weft_rule *rule, weft_error *err);
 

@@ -22,11 +22,6 @@ weft_status weft_node_find_rule(const weft_graph *g, const weft_node *n, bool re
     return weft_leave(&entry, weft_rule_of_node(n, results, rule, err));
 }
 
-weft_status weft_node_rule(weft_graph *g, const weft_node *n, weft_rule *rule)
-{
-    return weft_node_find_rule(g, n, true, rule, &g->error);
-}
-
 static const weft_dim *letter_dim(const weft_node *n, const weft_rule *rule, int letter)
 {
     for (int i = 0; i < rule->n_ins; i++) {

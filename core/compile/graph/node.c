@@ -177,6 +177,13 @@ weft_node *weft_node_new(weft_graph *g, const weft_node_spec *spec)
     return n;
 }
 
+void weft_value_shape_as(weft_value *v, const weft_value *like)
+{
+    v->dtype = like->dtype;
+    v->n_dims = like->n_dims;
+    memcpy(v->dims, like->dims, sizeof v->dims);
+}
+
 weft_node *weft_node_copy(weft_graph *g, const weft_node *n, const char *name,
                           weft_value *const *ins)
 {
@@ -189,13 +196,8 @@ weft_node *weft_node_copy(weft_graph *g, const weft_node *n, const char *name,
                                                          .attrs = n->attrs,
                                                          .n_attrs = n->n_attrs,
                                                          .scope = n->scope});
-    for (int r = 0; copy && r < n->n_outs; r++) {
-        const weft_value *from = n->outs[r];
-        weft_value *to = copy->outs[r];
-        to->dtype = from->dtype;
-        to->n_dims = from->n_dims;
-        memcpy(to->dims, from->dims, sizeof from->dims);
-    }
+    for (int r = 0; copy && r < n->n_outs; r++)
+        weft_value_shape_as(copy->outs[r], n->outs[r]);
     return copy;
 }
 
@@ -205,9 +207,7 @@ weft_node *weft_graph_add_node(weft_graph *g, const weft_node_spec *spec)
     if (!n)
         return NULL;
     for (int i = 0; spec->gradient_of && i < n->n_outs; i++) {
-        const weft_value *like = spec->gradient_of[i];
-        n->outs[i]->n_dims = like->n_dims;
-        memcpy(n->outs[i]->dims, like->dims, sizeof like->dims);
+        weft_value_shape_as(n->outs[i], spec->gradient_of[i]);
         n->outs[i]->dtype = spec->dtypes[i];
     }
     if (!spec->gradient_of && weft_infer(g, n))
@@ -226,41 +226,53 @@ bool weft_node_is(const weft_node *n, unsigned flags)
 
 /* ---- attributes ---- */
 
-static const weft_attr *find_attr(const weft_node *n, const char *key)
+const weft_attr *weft_attr_find(const weft_attr *list, int n, const char *key)
 {
-    for (int i = 0; i < n->n_attrs; i++)
-        if (strcmp(n->attrs[i].key, key) == 0)
-            return &n->attrs[i];
+    for (int i = 0; i < n; i++)
+        if (strcmp(list[i].key, key) == 0)
+            return &list[i];
     return NULL;
+}
+
+int64_t weft_attr_int(const weft_attr *a)
+{
+    return !a ? 0 : a->kind == WEFT_ATTR_REAL ? (int64_t)a->r : a->kind == WEFT_ATTR_INT ? a->i : 0;
+}
+
+double weft_attr_real(const weft_attr *a)
+{
+    return !a ? 0 : a->kind == WEFT_ATTR_REAL ? a->r : a->kind == WEFT_ATTR_INT ? (double)a->i : 0;
+}
+
+const char *weft_attr_text(const weft_attr *a)
+{
+    return a && a->kind == WEFT_ATTR_TEXT && a->text ? a->text : "";
 }
 
 int64_t weft_node_int(const weft_node *n, const char *key)
 {
-    const weft_attr *a = find_attr(n, key);
-    return !a ? 0 : a->kind == WEFT_ATTR_REAL ? (int64_t)a->r : a->kind == WEFT_ATTR_INT ? a->i : 0;
+    return weft_attr_int(weft_attr_find(n->attrs, n->n_attrs, key));
 }
 
 double weft_node_real(const weft_node *n, const char *key)
 {
-    const weft_attr *a = find_attr(n, key);
-    return !a ? 0 : a->kind == WEFT_ATTR_REAL ? a->r : a->kind == WEFT_ATTR_INT ? (double)a->i : 0;
+    return weft_attr_real(weft_attr_find(n->attrs, n->n_attrs, key));
 }
 
 const char *weft_node_text(const weft_node *n, const char *key)
 {
-    const weft_attr *a = find_attr(n, key);
-    return a && a->kind == WEFT_ATTR_TEXT ? a->text : "";
+    return weft_attr_text(weft_attr_find(n->attrs, n->n_attrs, key));
 }
 
 bool weft_node_has(const weft_node *n, const char *key)
 {
-    return find_attr(n, key) != NULL;
+    return weft_attr_find(n->attrs, n->n_attrs, key);
 }
 
 void weft_node_set_attr(weft_graph *g, weft_value *v, weft_attr attr)
 {
     weft_node *n = v->node;
-    weft_attr *a = (weft_attr *)(uintptr_t)find_attr(n, attr.key);
+    weft_attr *a = (weft_attr *)(uintptr_t)weft_attr_find(n->attrs, n->n_attrs, attr.key);
     attr.key = weft_pool_strdup(&g->pool, attr.key);
     if (attr.kind == WEFT_ATTR_TEXT)
         attr.text = weft_pool_strdup(&g->pool, attr.text);

@@ -4,7 +4,6 @@
 #include "compile/graph/graph.h"
 
 #include <math.h>
-#include <string.h>
 
 /* ---- sources ---- */
 
@@ -132,9 +131,7 @@ static weft_status cast_infer(weft_graph *graph, weft_node *node, weft_error *er
     const char *to = weft_node_text(node, "dtype");
 
     (void)graph;
-    node->outs[0]->n_dims = node->ins[0]->n_dims;
-    memcpy(node->outs[0]->dims, node->ins[0]->dims, sizeof node->outs[0]->dims);
-    node->outs[0]->dtype = node->ins[0]->dtype;
+    weft_value_shape_as(node->outs[0], node->ins[0]);
     if (!*to)
         return WEFT_OK;
     node->outs[0]->dtype = weft_dtype_find(to);

@@ -8,35 +8,26 @@
 
 static const weft_attr *find_attr(const weft_call *call, const char *key)
 {
-    for (int i = 0; i < call->n_attrs; i++)
-        if (!strcmp(call->attrs[i].key, key))
-            return &call->attrs[i];
+    const weft_attr *attr = weft_attr_find(call->attrs, call->n_attrs, key);
     weft_attr_watch *watch = call->watch;
-    if (watch && !watch->key[0] && !weft_op_declares(call->op, key))
+    if (!attr && watch && !watch->key[0] && !weft_op_declares(call->op, key))
         snprintf(watch->key, sizeof watch->key, "%s", key);
-    return NULL;
+    return attr;
 }
 
 int64_t weft_call_int(const weft_call *call, const char *key)
 {
-    const weft_attr *attr = find_attr(call, key);
-    if (!attr || attr->kind == WEFT_ATTR_TEXT)
-        return 0;
-    return attr->kind == WEFT_ATTR_INT ? attr->i : (int64_t)attr->r;
+    return weft_attr_int(find_attr(call, key));
 }
 
 double weft_call_real(const weft_call *call, const char *key)
 {
-    const weft_attr *attr = find_attr(call, key);
-    if (!attr || attr->kind == WEFT_ATTR_TEXT)
-        return 0.0;
-    return attr->kind == WEFT_ATTR_REAL ? attr->r : (double)attr->i;
+    return weft_attr_real(find_attr(call, key));
 }
 
 const char *weft_call_text(const weft_call *call, const char *key)
 {
-    const weft_attr *attr = find_attr(call, key);
-    return attr && attr->kind == WEFT_ATTR_TEXT && attr->text ? attr->text : "";
+    return weft_attr_text(find_attr(call, key));
 }
 
 bool weft_call_has(const weft_call *call, const char *key)

@@ -170,15 +170,18 @@ static bool has_stages_meet(const weft_graph *g, const weft_value *v, const weft
     return false;
 }
 
+/* What a move is found by. */
+typedef struct moved_key {
+    uint64_t layout;
+    int64_t id, phase;
+} moved_key;
+
 weft_value *weft_move_to(weft_graph *g, weft_value *v, weft_layout to, weft_node *user,
                          weft_phase phase, const char *why, const char *by)
 {
     if (v->layout.bits == to.bits)
         return v;
-    struct {
-        uint64_t layout;
-        int64_t id, phase;
-    } key = {to.bits, v->id, phase};
+    const moved_key key = {to.bits, v->id, phase};
     weft_value *known = weft_map_get(&g->moved, &key, sizeof key);
     if (known) {
         if (g->spot.before)
@@ -219,9 +222,7 @@ weft_value *weft_move_to(weft_graph *g, weft_value *v, weft_layout to, weft_node
     if (!n)
         return NULL;
     weft_value *r = n->outs[0];
-    r->dtype = v->dtype;
-    r->n_dims = v->n_dims;
-    memcpy(r->dims, v->dims, sizeof v->dims);
+    weft_value_shape_as(r, v);
     r->layout = to;
     r->placed = true;
     n->steps = kept;
@@ -247,10 +248,7 @@ weft_value *weft_move_to(weft_graph *g, weft_value *v, weft_layout to, weft_node
 bool weft_move_forget(weft_graph *g, weft_value *moved)
 {
     const weft_node *n = moved->node;
-    struct {
-        uint64_t layout;
-        int64_t id, phase;
-    } key = {moved->layout.bits, n->n_ins ? n->ins[0]->id : -1, n->phase};
+    const moved_key key = {moved->layout.bits, n->n_ins ? n->ins[0]->id : -1, n->phase};
     if (n->n_ins == 0 || weft_map_get(&g->moved, &key, sizeof key) != moved)
         return true;
     return weft_map_set(&g->moved, &g->pool, &key, sizeof key, NULL);

@@ -549,7 +549,7 @@ static void inherit_recompute(weft_node *n)
 static weft_status place_op(weft_graph *g, weft_node *n)
 {
     job j = {.g = g, .n = n};
-    weft_status s = weft_node_rule(g, n, &j.rule);
+    weft_status s = weft_node_find_rule(g, n, true, &j.rule, &g->error);
     if (s)
         return s;
     for (int a = 0; a < g->config.mesh.n_axes; a++) {

@@ -35,13 +35,15 @@ void weft_compile_call(const weft_compiler *c, const weft_node *n, bool accumula
     weft_kernels_address(c->options->kernels, 0, call);
 }
 
-static weft_instruction *append(weft_compiler *c, weft_program *p, int position)
+static weft_instruction *append(weft_compiler *c, weft_program *p, int position,
+                                weft_instruction_kind kind)
 {
     weft_instruction *in = weft_array_push(&p->list, &p->n, &p->capacity, sizeof *in);
     if (!in) {
         weft_fail_memory(c->err);
         return NULL;
     }
+    in->kind = kind;
     in->workspace = in->event = -1;
     in->position = position;
     in->every = 1;
@@ -157,12 +159,13 @@ static bool receives(const weft_compiler *c, const weft_node *n)
 static weft_status add_await(weft_compiler *c, weft_program *program, const weft_node *sent,
                              int position)
 {
-    weft_instruction *in = c->awaited[sent->id] ? NULL : append(c, program, position);
-    if (!in)
-        return c->awaited[sent->id] ? WEFT_OK : WEFT_ERR_MEMORY;
-    c->awaited[sent->id] = true;
+    if (c->awaited[sent->id])
+        return WEFT_OK;
     const bool far = weft_node_is_far(sent);
-    in->kind = far ? WEFT_ARRIVE : WEFT_AWAIT;
+    weft_instruction *in = append(c, program, position, far ? WEFT_ARRIVE : WEFT_AWAIT);
+    if (!in)
+        return WEFT_ERR_MEMORY;
+    c->awaited[sent->id] = true;
     in->transfer = c->transfer[sent->id];
     in->fetch = sent->outs[0]->fetch;
     return fill(c, in, sent, far || weft_node_shifts(sent), sent->ins, 1, sent->outs);
@@ -234,10 +237,9 @@ static weft_status add_shift(weft_compiler *c, weft_program *program, weft_instr
     in->kind = WEFT_POST_RECV;
     in->transfer = c->transfer[n->id] = c->l->n_transfers++;
     weft_status s = fill(c, in, n, 0, NULL, 1, n->outs);
-    in = s ? NULL : append(c, program, in->position);
+    in = s ? NULL : append(c, program, in->position, WEFT_POST_SEND);
     if (!in)
         return s ? s : WEFT_ERR_MEMORY;
-    in->kind = WEFT_POST_SEND;
     in->transfer = c->l->n_transfers++;
     return fill(c, in, n, 1, n->ins, 0, NULL);
 }
@@ -253,12 +255,28 @@ static weft_status add_far(weft_compiler *c, weft_program *program, const weft_n
         if (weft_node_is(c->order[at], WEFT_OP_EVICT) && c->order[at]->block != n->block)
             s = add_await(c, program, c->order[at], position);
     c->evicting = evicts ? n : c->evicting;
-    weft_instruction *in = s ? NULL : append(c, program, position);
+    weft_instruction *in =
+        s ? NULL : append(c, program, position, evicts ? WEFT_EVICT : WEFT_FETCH);
     if (!in)
         return s ? s : WEFT_ERR_MEMORY;
-    in->kind = evicts ? WEFT_EVICT : WEFT_FETCH;
     in->transfer = c->transfer[n->id] = c->l->n_transfers++;
     return fill(c, in, n, 1, n->ins, 1, n->outs);
+}
+
+/* And gives it what it needs. */
+static weft_status choose_kernel(weft_compiler *c, weft_instruction *in, weft_call *call)
+{
+    const weft_op *op = in->node->op;
+    int64_t workspace = 0;
+    *call = weft_instruction_call(in, c->options->kernels);
+    in->kernel = weft_kernels_find(c->options->kernels, call);
+    in->owner = in->kernel ? weft_kernels_owner(c->options->kernels, in->kernel)
+                           : weft_ops_owner(c->g->config.ops, op);
+    if (!in->kernel && !op->plain)
+        return weft_fail(c->err, WEFT_ERR_INTERNAL, WEFT_NOWHERE,
+                         "op '%s' has neither a plain kernel nor one for this device", op->name);
+    weft_status s = weft_compile_workspace(c, in, &workspace);
+    return s ? s : add_workspace(c, in, workspace, in->position);
 }
 
 /* What a kernel says of itself beside its workspace. */
@@ -282,10 +300,10 @@ static weft_status add_compute(weft_compiler *c, weft_node *n, int position)
         waits = add_awaits(c, program, c->order[p], position); /* of all that run as one */
     if (!waits && weft_node_is_far(n))
         return add_far(c, program, n, position);
-    weft_instruction *in = waits ? NULL : append(c, program, position);
+    weft_instruction *in =
+        waits ? NULL : append(c, program, position, n->steps ? WEFT_COLLECTIVE : WEFT_COMPUTE);
     if (!in)
-        return WEFT_ERR_MEMORY;
-    in->kind = n->steps ? WEFT_COLLECTIVE : WEFT_COMPUTE;
+        return waits ? waits : WEFT_ERR_MEMORY;
     if (weft_node_sends(n))
         return add_transfer(c, program, in, n);
     if (weft_node_shifts(n))
@@ -303,20 +321,13 @@ static weft_status add_compute(weft_compiler *c, weft_node *n, int position)
         in->fetch = in->fetch || (n->outs[i]->fetch && !weft_node_accumulates(n));
     if (s)
         return s;
-    weft_call call = weft_instruction_call(in, c->options->kernels);
-    in->kernel = weft_kernels_find(c->options->kernels, &call);
-    in->owner = in->kernel ? weft_kernels_owner(c->options->kernels, in->kernel)
-                           : weft_ops_owner(c->g->config.ops, n->op);
-    if (!in->kernel && !n->op->plain)
-        return weft_fail(c->err, WEFT_ERR_INTERNAL, WEFT_NOWHERE,
-                         "op '%s' has neither a plain kernel nor one for this device", n->op->name);
-    int64_t workspace = 0;
-    weft_compile_count(c, in, &call, program->part);
-    s = weft_compile_workspace(c, in, &workspace);
+    weft_call call;
+    s = choose_kernel(c, in, &call);
     if (s)
         return s;
+    weft_compile_count(c, in, &call, program->part);
     say_more(c, in, &call);
-    return add_workspace(c, in, workspace, position);
+    return WEFT_OK;
 }
 
 /* A maximum begins with the least number there is. */
@@ -331,14 +342,8 @@ static weft_status add_lowest(weft_compiler *c, weft_instruction *in, const weft
     lowest->n_attrs = 0;
     in->kind = WEFT_COMPUTE;
     weft_status s = fill(c, in, lowest, 0, NULL, 1, n->outs);
-    if (s)
-        return s;
-    weft_call call = weft_instruction_call(in, c->options->kernels);
-    in->kernel = weft_kernels_find(c->options->kernels, &call);
-    in->owner = in->kernel ? weft_kernels_owner(c->options->kernels, in->kernel) : NULL;
-    int64_t workspace = 0;
-    s = weft_compile_workspace(c, in, &workspace);
-    return s ? s : add_workspace(c, in, workspace, in->position);
+    weft_call call;
+    return s ? s : choose_kernel(c, in, &call);
 }
 
 /* What totals over micro-batches begin with. */
@@ -350,10 +355,9 @@ static weft_status begin_totals(weft_compiler *c)
         weft_node *n = c->order[p];
         if (!weft_node_accumulates(n) || n->n_ins > 1)
             continue;
-        weft_instruction *in = append(c, begin, begin->to > 0 ? begin->to - 1 : 0);
+        weft_instruction *in = append(c, begin, begin->to > 0 ? begin->to - 1 : 0, WEFT_ZERO_FILL);
         if (!in)
             return WEFT_ERR_MEMORY;
-        in->kind = WEFT_ZERO_FILL;
         s = n->op->flags & WEFT_OP_MAX ? add_lowest(c, in, n) : fill(c, in, n, 0, NULL, 1, n->outs);
     }
     return s;
@@ -370,10 +374,10 @@ static weft_status add_observations(weft_compiler *c)
         weft_buffer *b = &c->l->buffers[c->l->buffer_of[n->outs[0]->id]];
         int end = weft_compiler_end(c, WEFT_PART_W);
         b->last = b->last > end ? b->last : end;
-        weft_instruction *in = append(c, weft_lowered_program(c->l, WEFT_PART_STEP_END, 0), end);
+        weft_program *step_end = weft_lowered_program(c->l, WEFT_PART_STEP_END, 0);
+        weft_instruction *in = append(c, step_end, end, WEFT_OBSERVE);
         if (!in)
             return WEFT_ERR_MEMORY;
-        in->kind = WEFT_OBSERVE;
         in->fetch = true;
         s = fill(c, in, n, 0, NULL, 1, n->outs);
     }
@@ -382,10 +386,10 @@ static weft_status add_observations(weft_compiler *c)
 
 static weft_status add_copy(weft_compiler *c, weft_value *v)
 {
-    weft_instruction *in = append(c, weft_lowered_program(c->l, WEFT_PART_UPDATE, 0), c->n);
+    weft_program *update = weft_lowered_program(c->l, WEFT_PART_UPDATE, 0);
+    weft_instruction *in = append(c, update, c->n, WEFT_COPY);
     if (!in)
         return WEFT_ERR_MEMORY;
-    in->kind = WEFT_COPY;
     weft_status s = fill(c, in, v->node, 1, &v, 1, &v->update_of);
     in->every = weft_value_every(v);
     return s;
@@ -397,10 +401,9 @@ static weft_status add_otherwise(weft_compiler *c, weft_node *n, int position)
     const int kept = weft_node_otherwise(n);
     if (kept < 0 || c->l->buffer_of[n->ins[kept]->id] == c->l->buffer_of[n->outs[0]->id])
         return WEFT_OK;
-    weft_instruction *in = append(c, weft_compiler_program(c, position), position);
+    weft_instruction *in = append(c, weft_compiler_program(c, position), position, WEFT_COPY);
     if (!in)
         return WEFT_ERR_MEMORY;
-    in->kind = WEFT_COPY;
     weft_status s = fill(c, in, n, 1, &n->ins[kept], 1, n->outs);
     in->every = -n->every;
     return s;
