@@ -82,8 +82,7 @@ weft_status weft_open_file(const char *path, weft_where at, int *fd, weft_error 
     return s;
 }
 
-/* Reads to the end, whatever size the file claims to have (pipes and /proc say 0). */
-static weft_status read_all(int fd, const char *path, weft_text *text, weft_error *err)
+weft_status weft_read_all(int fd, const char *path, size_t most, weft_text *text, weft_error *err)
 {
     size_t room = 64 * 1024;
     char *chunk = weft_alloc(room);
@@ -91,7 +90,7 @@ static weft_status read_all(int fd, const char *path, weft_text *text, weft_erro
         return weft_fail_memory(err);
     weft_status status = WEFT_OK;
     ssize_t n = 0;
-    while ((n = read(fd, chunk, room)) != 0) {
+    while (text->size <= most && (n = read(fd, chunk, room)) != 0) {
         if (n < 0 && errno == EINTR)
             continue;
         if (n < 0) {
@@ -117,7 +116,7 @@ weft_status weft_read_file(const char *path, char **data, size_t *size, weft_err
     if (status != WEFT_OK)
         return status;
     weft_text text = {0};
-    status = read_all(fd, path, &text, err);
+    status = weft_read_all(fd, path, SIZE_MAX, &text, err);
     close(fd);
     if (status == WEFT_OK && !text.data)
         weft_text_add_bytes(&text, "", 0);

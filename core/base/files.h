@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the system says of files, as errors. Internal to core/base and lib/io. */
+/* Files, and what the system says of them as errors. Internal to core and lib/io. */
 #ifndef WEFT_BASE_FILES_H
 #define WEFT_BASE_FILES_H
 
@@ -11,5 +11,8 @@ weft_status weft_fail_errno(weft_error *err, const char *path, const char *what)
 /* The same with a hint behind the reason. */
 weft_status weft_fail_errno_hint(weft_error *err, const char *path, const char *what,
                                  const char *hint);
+/* Reads to the end, whatever size the file claims to have (pipes and /proc say 0), or a little
+ * beyond `most` bytes. */
+weft_status weft_read_all(int fd, const char *path, size_t most, weft_text *text, weft_error *err);
 
 #endif

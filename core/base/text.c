@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <weft/base.h>
 
+#include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -70,6 +71,15 @@ void weft_text_print(weft_text *text, const char *format, ...)
     vsnprintf(text->data + text->size, (size_t)length + 1, format, args);
     va_end(args);
     text->size += (size_t)length;
+}
+
+bool weft_is_name(const char *text, const char *also)
+{
+    if (!text || !isalpha((unsigned char)text[0]))
+        return false;
+    while (isalnum((unsigned char)*text) || (*text && strchr(also, *text)))
+        text++;
+    return !*text;
 }
 
 const char *weft_text_get(const weft_text *text)

@@ -3,7 +3,6 @@
 #include "host/host.h"
 #include "host/wrap.h"
 
-#include <ctype.h>
 #include <string.h>
 
 /* What is being checked: every complaint begins alike. */
@@ -130,16 +129,6 @@ static void check_identity(check *c)
 
 /* ---- parameters ---- */
 
-static bool is_key(const char *text)
-{
-    if (is_empty(text) || !isalpha((unsigned char)text[0]))
-        return false;
-    for (const char *s = text; *s; s++)
-        if (!isalnum((unsigned char)*s) && *s != '_')
-            return false;
-    return true;
-}
-
 /* Fields lie in the plugin's own struct, behind the host; words of INT and REAL are told from
  * numbers. */
 static void check_field(check *c, const weft_param *q)
@@ -174,7 +163,7 @@ static void check_when(check *c, const weft_param *q)
 static void check_param(check *c, const weft_param *q)
 {
     const weft_param *table = c->plugin->params;
-    if (!is_key(q->name)) {
+    if (!weft_is_name(q->name, "_")) {
         complain(c, "parameter '%s': a name is letters, digits and '_', a letter first", q->name);
         return;
     }
@@ -353,18 +342,6 @@ static void check_observer(check *c, const weft_contribution *k)
         complain(c, "an observer asks for events 0x%x; expected some of 0x%x", k->events, all);
 }
 
-/* A command's name is a word of a command line: a letter first, then letters, digits, '-' and '_'.
- */
-static bool is_word(const char *text)
-{
-    if (is_empty(text) || !isalpha((unsigned char)text[0]))
-        return false;
-    for (const char *s = text; *s; s++)
-        if (!isalnum((unsigned char)*s) && *s != '_' && *s != '-')
-            return false;
-    return true;
-}
-
 static void check_command(check *c, const weft_contribution *k)
 {
     const weft_command *command = k->command;
@@ -372,7 +349,7 @@ static void check_command(check *c, const weft_contribution *k)
         complain(c, "a command is missing");
         return;
     }
-    if (!is_word(command->name)) {
+    if (!weft_is_name(command->name, "_-")) {
         complain(c,
                  "a command is called '%s'; a name is letters, digits, '-' and '_', a letter first",
                  command->name ? command->name : "");

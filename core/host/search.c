@@ -4,7 +4,6 @@
 #include "host/host.h"
 #include "host/vetting.h"
 
-#include <ctype.h>
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -22,12 +21,7 @@
 
 bool weft_plugin_name_ok(const char *name)
 {
-    if (!name || !isalpha((unsigned char)name[0]) || strlen(name) > WEFT_PLUGIN_NAME)
-        return false;
-    for (const char *c = name; *c; c++)
-        if (!isalnum((unsigned char)*c) && *c != '_')
-            return false;
-    return true;
+    return weft_is_name(name, "_") && strlen(name) <= WEFT_PLUGIN_NAME;
 }
 
 /* ---- folders ---- */

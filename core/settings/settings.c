@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Reading: a file and what it includes, then overrides, into sections of settings where the last
  * one set wins. */
+#include "base/files.h"
 #include "settings/values.h"
 
 #include <weft/files.h>
 
-#include <errno.h>
 #include <limits.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -84,40 +83,6 @@ weft_status weft_setting_put(weft_settings *settings, weft_section *section, con
 
 /* ---- files ---- */
 
-/* Reads a file, and one byte of more than it may have. at: as for keep. */
-static weft_status read_text(const char *path, char **data, size_t *size, weft_where at,
-                             weft_error *err)
-{
-    FILE *file;
-    char *buffer;
-    int fd;
-
-    *data = NULL;
-    weft_status status = weft_open_file(path, at, &fd, err);
-    if (status != WEFT_OK)
-        return status;
-    file = fdopen(fd, "rb");
-    if (!file) {
-        close(fd);
-        return weft_fail_memory(err);
-    }
-    buffer = weft_alloc(WEFT_INI_FILE + 1);
-    if (!buffer) {
-        status = weft_fail_memory(err);
-        goto done;
-    }
-    *size = fread(buffer, 1, WEFT_INI_FILE + 1, file);
-    if (ferror(file))
-        status = weft_fail(err, WEFT_ERR_INPUT, at, "cannot read '%s': %s", path, strerror(errno));
-done:
-    fclose(file);
-    if (status == WEFT_OK)
-        *data = buffer;
-    else
-        weft_free(buffer);
-    return status;
-}
-
 static const weft_kept_file *find_kept(const weft_settings *settings, const char *name)
 {
     for (const weft_kept_file *f = settings->files; f; f = f->next)
@@ -156,9 +121,9 @@ static weft_status keep(weft_settings *settings, const weft_kept_file *file, wef
 static weft_status keep_file(weft_settings *settings, const char *path, weft_where at,
                              const weft_kept_file **out, weft_error *err)
 {
-    char *text = NULL, real[PATH_MAX];
-    size_t size = 0;
-    weft_status status;
+    char real[PATH_MAX];
+    weft_text text = {0};
+    int fd;
 
     *out = find_kept(settings, path);
     if (*out)
@@ -166,15 +131,17 @@ static weft_status keep_file(weft_settings *settings, const char *path, weft_whe
     if (settings->packed)
         return weft_fail(err, WEFT_ERR_INTERNAL, at,
                          "'%s' is not among the files that came with this one", path);
-    status = read_text(path, &text, &size, at, err);
+    weft_status status = weft_open_file(path, at, &fd, err);
     if (status != WEFT_OK)
         return status;
-    status = keep(
-        settings,
-        &(weft_kept_file){
-            .name = path, .real = realpath(path, real) ? real : path, .text = text, .size = size},
-        at, out, err);
-    weft_free(text);
+    status = weft_read_all(fd, path, WEFT_INI_FILE, &text, err);
+    close(fd);
+    const weft_kept_file file = {.name = path,
+                                 .real = realpath(path, real) ? real : path,
+                                 .text = weft_text_get(&text),
+                                 .size = text.size};
+    status = status ? status : keep(settings, &file, at, out, err);
+    weft_text_release(&text);
     return status;
 }
 

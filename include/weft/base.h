@@ -119,6 +119,8 @@ void *weft_alloc_pages(size_t bytes);
 char *weft_strdup(const char *text);
 char *weft_format(const char *format, ...) WEFT_PRINTF(1, 2);
 char *weft_vformat(const char *format, va_list args);
+/* Is it letters, digits and some of `also`, a letter first? NULL is none. */
+bool weft_is_name(const char *text, const char *also);
 /* For tests only: the n-th allocation from now on fails (1 = the next), once; 0 switches it off.
  * Process-wide, atomic. */
 void weft_alloc_fail_at(long n);

@@ -51,7 +51,7 @@ typedef struct weft_timeline {
     double end;    /* of the step: the share behind the last of these */
 } weft_timeline;
 
-/* Lists that are proved (weft_tasks_verify) with such a limit; sending as in weft_tasks_limits. A
+/* Lists that are proved (weft_tasks_verify) with such a limit; sending as there. A
  * send begins at its task's end, a receive when its rank comes to the task before its own; a
  * transfer, when both have begun and the one before it in its channel is done. Transfers do not
  * slow down tasks. No rank updates before all are through step_end: they share a norm. */

@@ -165,9 +165,7 @@ void pipeline_case_init(pipeline_case *c, uint64_t seed)
     *c = (pipeline_case){.tasks = random_lists(&d)};
     for (int i = roll(&d, 3); i > 0; i--)
         change(c->tasks, &d);
-    for (int s = 0; s < c->tasks->stages; s++)
-        c->waiting[s] = 1 + roll(&d, (int)c->tasks->micro_batches + 2);
-    c->limits = (weft_tasks_limits){roll(&d, 3) ? NULL : c->waiting, roll(&d, 3)};
+    c->sending = roll(&d, 3);
 }
 
 void pipeline_case_release(pipeline_case *c)
@@ -179,5 +177,5 @@ void pipeline_case_print(const pipeline_case *c, weft_text *text)
 {
     weft_tasks_print(c->tasks, text);
     weft_text_print(text, "(%d stages, %d micro-batches, %d sent at a time)", c->tasks->stages,
-                    (int)c->tasks->micro_batches, (int)c->limits.sending);
+                    (int)c->tasks->micro_batches, (int)c->sending);
 }

@@ -10,8 +10,7 @@ enum { PIPELINE_MOST_STAGES = 32 };
 
 typedef struct pipeline_case {
     weft_tasks *tasks;
-    weft_tasks_limits limits;
-    int64_t waiting[PIPELINE_MOST_STAGES]; /* what limits may point to */
+    int64_t sending; /* as for weft_tasks_verify */
 } pipeline_case;
 
 /* The lists of a schedule of pp's, with its placement and the frame. */
@@ -21,7 +20,7 @@ weft_status pipeline_parse(weft_tasks *t, const char *text, weft_error *err);
 /* The same for the same seed. Release. */
 void pipeline_case_init(pipeline_case *c, uint64_t seed);
 void pipeline_case_release(pipeline_case *c);
-/* The lists and their limits, for messages. */
+/* The lists and how many are sent, for messages. */
 void pipeline_case_print(const pipeline_case *c, weft_text *text);
 
 #endif

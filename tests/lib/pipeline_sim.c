@@ -16,7 +16,7 @@ typedef struct channel {
 
 typedef struct machine {
     const weft_tasks *t;
-    const weft_tasks_limits *limits;
+    int64_t sending;
     channel *channels; /* [kind][sender][receiver] */
     int *at;           /* by rank: the next task */
     bool *prologue;    /* by rank: that of the next task has run */
@@ -24,7 +24,6 @@ typedef struct machine {
     char *done[3];     /* forward, backward, weights: by stage and micro-batch */
     bool *split;       /* by stage: some list has weights of it */
     int *sends[2];     /* by stage: how many results it has sent */
-    int *waiting;      /* by stage */
     bool broken;
 } machine;
 
@@ -121,12 +120,12 @@ static bool has_operand(machine *m, int rank, const weft_task *k)
 static bool has_slot(machine *m, int rank, const weft_task *k)
 {
     int stage = drain_of(m, k);
-    if (stage < 0 || m->t->rank_of[stage] == rank || !m->limits || m->limits->sending == 0)
+    if (stage < 0 || m->t->rank_of[stage] == rank || m->sending == 0)
         return true;
     /* all but the last few of this stage's results must have left */
     const channel *c = between(m, k, rank, m->t->rank_of[stage]);
     int way = way_of(k);
-    int64_t must = m->sends[way][k->stage] - (int64_t)m->limits->sending + 1, seen = 0;
+    int64_t must = m->sends[way][k->stage] - m->sending + 1, seen = 0;
     int n = over(m, c);
     for (int i = 0; i < n; i++)
         seen += c->sent[i] / m->t->micro_batches == k->stage;
@@ -146,9 +145,6 @@ static bool run_micro(machine *m, int rank, const weft_task *k)
     char *done = &m->done[way][tag(m, k->stage, k->micro_batch)];
     m->broken = m->broken || *done;
     *done = 1;
-    m->waiting[k->stage] += way == 0 ? 1 : way == 1 + m->split[k->stage] ? -1 : 0;
-    if (m->limits && m->limits->waiting)
-        m->broken = m->broken || m->waiting[k->stage] > m->limits->waiting[k->stage];
     int stage = drain_of(m, k);
     if (stage >= 0 && m->t->rank_of[stage] != rank) {
         channel *c = between(m, k, rank, m->t->rank_of[stage]);
@@ -205,18 +201,17 @@ static void *take(size_t n, size_t bytes)
     return p;
 }
 
-bool pipeline_finishes(const weft_tasks *t, const weft_tasks_limits *limits, uint64_t seed)
+bool pipeline_finishes(const weft_tasks *t, int64_t sending, uint64_t seed)
 {
     size_t ranks = (size_t)t->ranks, stages = (size_t)t->stages, n = 0;
     size_t places = stages * (size_t)t->micro_batches;
     for (int r = 0; r < t->ranks; r++)
         n += (size_t)t->of[r].n;
-    machine m = {.t = t, .limits = limits};
+    machine m = {.t = t, .sending = sending};
     m.channels = take(2 * ranks * ranks, sizeof *m.channels);
     m.at = take(ranks, sizeof *m.at);
     m.prologue = take(ranks, sizeof *m.prologue);
     m.begun = take(ranks, 1);
-    m.waiting = take(stages, sizeof *m.waiting);
     m.split = take(stages, 1);
     for (int r = 0; r < t->ranks; r++)
         for (int i = 0; i < t->of[r].n; i++) {
@@ -249,7 +244,6 @@ bool pipeline_finishes(const weft_tasks *t, const weft_tasks_limits *limits, uin
     weft_free(m.at);
     weft_free(m.prologue);
     weft_free(m.begun);
-    weft_free(m.waiting);
     weft_free(m.split);
     for (int i = 0; i < 3; i++)
         weft_free(m.done[i]);

@@ -7,8 +7,8 @@
 #include "compile/schedule/schedule.h"
 
 /* Do all ranks come to their end, each task with what it needs? seed: of the order in which ranks
- * go on. limits may be NULL. */
-bool pipeline_finishes(const weft_tasks *t, const weft_tasks_limits *limits, uint64_t seed);
+ * go on. sending: as for weft_tasks_verify. */
+bool pipeline_finishes(const weft_tasks *t, int64_t sending, uint64_t seed);
 
 /* Seconds of each rank between its first and its last task in which it does nothing, the most of
  * all ranks: a forward of one micro-batch through all stages of a rank takes 1, a backward 2,

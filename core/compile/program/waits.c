@@ -265,21 +265,16 @@ static const weft_program *program_at(const planner *p, int t)
     return weft_lowered_pick(p->l, &p->l->tasks->list[t], p->runs);
 }
 
-static const weft_boundary *find_boundary(const weft_lowered *l, int before, int after,
-                                          bool prologue)
-{
-    for (int i = 0; i < l->n_boundaries; i++) {
-        const weft_boundary *b = &l->boundaries[i];
-        if (b->before == before && b->after == after && b->prologue == prologue)
-            return b;
-    }
-    return NULL;
-}
-
 const weft_boundary *weft_lowered_boundary(const weft_lowered *l, const weft_program *before,
                                            const weft_program *after, bool prologue)
 {
-    return find_boundary(l, (int)(before - l->programs), (int)(after - l->programs), prologue);
+    const int from = (int)(before - l->programs), to = (int)(after - l->programs);
+    for (int i = 0; i < l->n_boundaries; i++) {
+        const weft_boundary *b = &l->boundaries[i];
+        if (b->before == from && b->after == to && b->prologue == prologue)
+            return b;
+    }
+    return NULL;
 }
 
 /* ---- pairs ---- */

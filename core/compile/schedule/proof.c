@@ -7,7 +7,7 @@ enum { NONE = -1, FORWARD, BACKWARD, WEIGHTS, WAYS };
 
 typedef struct verifier {
     const weft_tasks *t;
-    const weft_tasks_limits *limits;
+    int64_t sending; /* results of one stage and part that may be on their way; 0: any number */
     weft_error *err;
     weft_pool pool;   /* of all that follows, and what checks need besides */
     int *start;       /* by rank: number of its first task, all ranks' counted; [ranks]: of all */
@@ -173,31 +173,6 @@ static weft_status check_order(const verifier *v)
     return WEFT_OK;
 }
 
-static weft_status check_room(verifier *v)
-{
-    if (!v->limits->waiting)
-        return WEFT_OK;
-    int *alive = list_of(v, (size_t)v->t->stages);
-    if (!alive)
-        return weft_fail_memory(v->err);
-    for (int i = 0; i < v->start[v->t->ranks]; i++) {
-        const weft_task *task = task_at(v, i);
-        if (task->part == (v->split[task->stage] ? WEFT_PART_W : WEFT_PART_B))
-            alive[task->stage]--;
-        if (task->part != WEFT_PART_F || ++alive[task->stage] <= v->limits->waiting[task->stage])
-            continue;
-        weft_text what = {0};
-        weft_text_print(&what,
-                        "is one micro-batch too many of its stage that waits for the backward: "
-                        "there is room for %lld",
-                        (long long)v->limits->waiting[task->stage]);
-        weft_status s = wrong(v, i, weft_text_get(&what), NONE);
-        weft_text_release(&what);
-        return s;
-    }
-    return WEFT_OK;
-}
-
 /* ---- channels ---- */
 
 /* Does a task's operand come from another rank? */
@@ -308,7 +283,7 @@ static void add_rank(const verifier *v, order *o, int rank, int *last[2])
         if (v->transfer[i] == NONE)
             continue;
         const weft_task *task = task_at(v, i);
-        int64_t slots = v->limits->sending;
+        int64_t slots = v->sending;
         int transfer = 2 * o->n_tasks + v->transfer[i];
         o->events[transfer].task = i;
         after(o, transfer, run);
@@ -404,7 +379,7 @@ static int sort(verifier *v, order *o)
 
 static weft_status check_circles(verifier *v)
 {
-    int64_t slots = v->limits->sending;
+    int64_t slots = v->sending;
     size_t rings = (size_t)v->t->stages * (size_t)(slots + 1);
     order o = {.n_tasks = v->start[v->t->ranks]};
     o.n = 2 * o.n_tasks + v->n_transfers;
@@ -457,7 +432,6 @@ static weft_status verify(verifier *v)
     s = s ? s : enter_all(v);
     s = s ? s : check_missing(v);
     s = s ? s : check_order(v);
-    s = s ? s : check_room(v);
     s = s ? s : match_all(v);
     return s ? s : check_circles(v);
 }
@@ -476,34 +450,26 @@ static weft_status check_count(const weft_tasks *t, weft_error *err)
                      (long long)n, (long long)most);
 }
 
-static weft_status prove(const weft_tasks *t, const weft_tasks_limits *limits, int64_t *span,
-                         weft_error *err)
+weft_status weft_tasks_verify(const weft_tasks *t, int64_t sending, int64_t *span, weft_error *err)
 {
     weft_status s = check_count(t, err);
     if (s)
         return s;
-    verifier v = {.t = t, .limits = limits, .err = err};
+    verifier v = {.t = t, .sending = sending, .err = err};
     s = verify(&v);
-    *span = v.span;
+    if (span)
+        *span = v.span;
     weft_pool_release(&v.pool);
     return s;
-}
-
-weft_status weft_tasks_verify(const weft_tasks *t, const weft_tasks_limits *limits, weft_error *err)
-{
-    static const weft_tasks_limits none;
-    int64_t span;
-    return prove(t, limits ? limits : &none, &span, err);
 }
 
 weft_status weft_tasks_find_sending(weft_tasks *t, weft_error *err)
 {
     int64_t least, span = 0;
-    weft_status s = prove(t, &(weft_tasks_limits){0}, &least, err);
+    weft_status s = weft_tasks_verify(t, 0, &least, err);
     int64_t lo = 0, hi = s ? 0 : t->micro_batches; /* too few; enough */
     for (t->sending = 1; hi - lo > 1; t->sending = lo + (hi - lo) / 2) {
-        bool late = prove(t, &(weft_tasks_limits){.sending = t->sending}, &span, NULL) ||
-                    span - least > least / 1000;
+        bool late = weft_tasks_verify(t, t->sending, &span, NULL) || span - least > least / 1000;
         *(late ? &lo : &hi) = t->sending;
     }
     t->sending = hi;

@@ -45,22 +45,15 @@ void weft_task_print(const weft_tasks *tasks, const weft_task *task, weft_text *
 
 /* ---- proof (proof.c) ---- */
 
-typedef struct weft_tasks_limits {
-    /* By stage: for how many micro-batches there is room between their F and the end of their B,
-     * or W if there is one; NULL: any number. */
-    const int64_t *waiting;
-    /* How many results of one stage and part may be on their way to another rank while the next is
-     * made; 0: any number. */
-    int64_t sending;
-} weft_tasks_limits;
-
 /* Will these lists run to their end? Every F and B, and where a stage has one W, every W there once
  * and on its stage's rank, nothing before what it reads, no ranks that wait for each other in a
- * circle, what is received in the order in which it is sent, no more alive than there is room for.
+ * circle, what is received in the order in which it is sent.
  * A send is posted at the end of its task, a receive when the task before its own begins; a
  * transfer is done when both are posted, in order, for each pair of ranks, direction and kind
- * (activations, gradients). Errors name rank and task. limits may be NULL. */
-weft_status weft_tasks_verify(const weft_tasks *tasks, const weft_tasks_limits *limits,
+ * (activations, gradients). Errors name rank and task. sending: how many results of one stage and
+ * part may be on their way to another rank while the next is made; 0: any number. span: of the
+ * step, if all forwards and halves of backwards took 1 and transfers nothing; may be NULL. */
+weft_status weft_tasks_verify(const weft_tasks *tasks, int64_t sending, int64_t *span,
                               weft_error *err);
 /* Gives tasks->sending the least with which that is proved, and with which, were all forwards and
  * halves of backwards equally long, the step would take within a thousandth of what it takes with

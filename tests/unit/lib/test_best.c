@@ -119,7 +119,7 @@ static double simulate(const random_case *c, weft_tasks *t)
         costs.bytes[1][s] = (double)k->sends[1];
     }
     costs.bytes_per_s = 1;
-    if (weft_tasks_verify(t, NULL, &err) || weft_timeline_create(t, &costs, 0, &line, &err))
+    if (weft_tasks_verify(t, 0, NULL, &err) || weft_timeline_create(t, &costs, 0, &line, &err))
         fail_msg("%s", weft_error_text(&err));
     const double step = line->step_s;
     weft_timeline_destroy(line);
