@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* weft NAME ... where NAME is a command that a plugin gives. The plugin is found and opened as
  * others are, and never created. */
+#include "console/folders.h"
 #include "probe.h"
 #include "processors.h"
 #include "session.h"

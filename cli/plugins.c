@@ -2,6 +2,7 @@
 /* weft plugins: what could be listed in [weft] plugins here. Every plugin that is found is opened,
  * each by a process of its own, and none created. */
 #include "cli.h"
+#include "console/folders.h"
 #include "probe.h"
 #include "vet/known.h"
 

@@ -71,7 +71,6 @@ core_libcore_la_SOURCES = \
 	core/compile/graph/graph.h \
 	core/compile/graph/map.h \
 	core/compile/graph/rule.h \
-	core/compile/graph/attr_watch.h \
 	core/compile/place/storage.c \
 	core/compile/place/move.c \
 	core/compile/place/every.c \

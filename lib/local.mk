@@ -46,6 +46,7 @@ lib_libshared_la_SOURCES = \
 	lib/console/describe_man.c \
 	lib/console/edits.c \
 	lib/console/effective.c \
+	lib/console/folders.c \
 	lib/console/options.c \
 	lib/console/pack.c \
 	lib/console/built_in.h \
@@ -53,6 +54,7 @@ lib_libshared_la_SOURCES = \
 	lib/console/counts.h \
 	lib/console/crash.h \
 	lib/console/describe.h \
+	lib/console/folders.h \
 	lib/console/settings.h \
 	lib/forecast/reproducer.c \
 	lib/forecast/alike.c \

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "execute/run.h"
+#include "base/array.h"
 #include "host/enter.h"
 
 #include <stdio.h>
@@ -28,35 +29,27 @@ enum { PIECES = 5 };
 /* As planned; at NULL: it was not allocated. */
 static weft_memory piece_of(const weft_run *run, int i)
 {
-    const weft_plan *plan = run->plan;
-    const weft_memory list[PIECES] = {{"arena", run->arena, run->arena_bytes},
-                                      {"state", run->state, (size_t)plan->states.bytes},
-                                      {"inputs", run->inputs, run->inputs_bytes},
-                                      {"step inputs", run->step_inputs, run->step_inputs_bytes},
-                                      {"key-value cache", run->cache, (size_t)plan->caches.bytes}};
+    const weft_held *held = &run->held;
+    const weft_memory list[PIECES] = {{"arena", run->arena, (size_t)held->arena},
+                                      {"state", run->state, (size_t)held->state},
+                                      {"inputs", run->inputs, (size_t)held->micro_inputs},
+                                      {"step inputs", run->step_inputs, (size_t)held->step_inputs},
+                                      {"key-value cache", run->cache, (size_t)held->caches}};
     return list[i];
 }
 
 static weft_status allocate(weft_run *run, weft_error *err)
 {
     const weft_plan *plan = run->plan;
-    const weft_held held = weft_plan_held(plan);
-    run->arena_bytes = (size_t)held.arena;
-    run->inputs_bytes = (size_t)held.micro_inputs;
-    run->step_inputs_bytes = (size_t)held.step_inputs;
-    const struct {
-        size_t bytes;
-        void **at;
-    } pieces[] = {{run->arena_bytes, &run->arena},
-                  {(size_t)plan->states.bytes, &run->state},
-                  {run->inputs_bytes, &run->inputs},
-                  {run->step_inputs_bytes, &run->step_inputs},
-                  {(size_t)plan->caches.bytes, &run->cache}};
+    void **const at[PIECES] = {&run->arena, &run->state, &run->inputs, &run->step_inputs,
+                               &run->cache};
+    run->held = weft_plan_held(plan);
     weft_status s = WEFT_OK;
-    for (size_t i = 0; i < sizeof pieces / sizeof pieces[0] && !s; i++)
-        if (pieces[i].bytes || pieces[i].at != &run->cache)
-            s = plan->device->alloc(plan->device_self, allocated(run, pieces[i].bytes),
-                                    pieces[i].at, err);
+    for (int i = 0; i < PIECES && !s; i++) {
+        const size_t bytes = piece_of(run, i).bytes;
+        if (bytes || at[i] != &run->cache)
+            s = plan->device->alloc(plan->device_self, allocated(run, bytes), at[i], err);
+    }
     if (s) {
         weft_text need = {0};
         weft_print_bytes(&need, (double)weft_plan_bytes(plan));
@@ -142,18 +135,15 @@ static weft_status find_watchers(weft_run *run, weft_error *err)
 {
     const weft_loaded *loaded;
     const weft_contribution *c;
-    int n = 0;
-    for (int i = 0, k = 0;
-         weft_plugins_next(run->plan->plugins, WEFT_OBSERVER, &i, &k, &loaded, &c);)
-        n++;
-    run->watchers = weft_alloc_zero((size_t)n + 1, sizeof *run->watchers);
-    if (!run->watchers)
-        return weft_fail_memory(err);
+    int capacity = 0;
     for (int i = 0, k = 0;
          weft_plugins_next(run->plan->plugins, WEFT_OBSERVER, &i, &k, &loaded, &c);) {
         const unsigned events = wanted_events(loaded, c);
-        run->watchers[run->n_watchers++] =
-            (weft_watcher){.loaded = loaded, .contribution = c, .events = events};
+        weft_watcher *w =
+            weft_pool_push(&run->pool, &run->watchers, &run->n_watchers, &capacity, sizeof *w);
+        if (!w)
+            return weft_fail_memory(err);
+        *w = (weft_watcher){.loaded = loaded, .contribution = c, .events = events};
         bool times = events & WEFT_EVENT_INSTRUCTION_TIMES;
         if (times || events & (WEFT_EVENT_INSTRUCTION_BEGIN | WEFT_EVENT_INSTRUCTION_END))
             run->shows_instructions = true;
@@ -166,17 +156,16 @@ static weft_status find_watchers(weft_run *run, weft_error *err)
 static weft_status allocate_reports(weft_run *run, weft_error *err)
 {
     const weft_graph *g = run->plan->graphs[WEFT_MODE_TRAIN];
-    run->n_scalars = 2 + (g ? g->n_reports : 0);
-    run->reports =
-        weft_alloc_zero((size_t)run->n_scalars + 2 * WEFT_MOST_COUNTS, sizeof *run->reports);
-    run->most = weft_alloc_zero((size_t)run->n_scalars, sizeof *run->most);
+    const size_t n = 2 + (size_t)(g ? g->n_reports : 0);
+    run->n_scalars = (int)n;
+    run->reports = weft_pool_alloc(&run->pool, (n + 2 * WEFT_MOST_COUNTS) * sizeof *run->reports);
+    run->most = weft_pool_alloc(&run->pool, n * sizeof *run->most);
     run->view.reports = run->reports;
-    run->scalars = weft_alloc_zero((size_t)run->n_scalars, sizeof *run->scalars);
-    run->scalars_read = weft_alloc_zero((size_t)run->n_scalars, sizeof *run->scalars_read);
-    if (!run->reports || !run->most || !run->scalars || !run->scalars_read)
+    run->scalars = weft_pool_alloc(&run->pool, n * sizeof *run->scalars);
+    run->scalars_read = weft_pool_alloc(&run->pool, n * sizeof *run->scalars_read);
+    if (run->pool.out_of_memory)
         return weft_fail_memory(err);
-    return weft_device_alloc_host(run->plan, (size_t)run->n_scalars * WEFT_SCALAR_BYTES,
-                                  &run->scalars_host, err);
+    return weft_device_alloc_host(run->plan, n * WEFT_SCALAR_BYTES, &run->scalars_host, err);
 }
 
 /* Where the user set it, in whatever plugin's section. */
@@ -347,14 +336,9 @@ void weft_run_destroy(weft_run *run)
     free_memory(run);
     run->state = NULL;
     place_kept(run);
-    weft_free(run->watchers);
     weft_free(run->operands);
     weft_free(run->host_copy);
-    weft_times_destroy(run);
-    weft_free(run->reports);
-    weft_free(run->most);
-    weft_free(run->scalars);
-    weft_free(run->scalars_read);
+    weft_pool_release(&run->pool);
     if (run->scalars_host)
         weft_device_free_host(run->plan, run->scalars_host,
                               (size_t)run->n_scalars * WEFT_SCALAR_BYTES);

@@ -57,6 +57,7 @@ enum { WEFT_STAGED_OPS = 64 };
 
 struct weft_run {
     weft_plan *plan;
+    weft_pool pool; /* of small things that last as long */
     const weft_log *log;
     const char *dir;
     int threads;
@@ -65,7 +66,7 @@ struct weft_run {
     const weft_tokenizer *tokenizer;
     void *tokenizer_self;
     void *arena, *state, *inputs, *step_inputs, *cache; /* device memory */
-    size_t arena_bytes, inputs_bytes, step_inputs_bytes;
+    weft_held held;                                     /* how much of each */
     int n_added; /* pieces of memory that the transport knows */
     weft_prepared prepared;
     weft_groups groups;
@@ -160,7 +161,6 @@ weft_status weft_times_end(weft_run *run, weft_error *err);
 double weft_times_start(weft_run *run);
 weft_status weft_times_add(weft_run *run, const weft_lowered *l, const weft_task *task,
                            double start, weft_error *err);
-void weft_times_destroy(weft_run *run);
 /* The body of one task's program; its prologue. */
 weft_status weft_execute(weft_run *run, const weft_lowered *l, const weft_task *task,
                          weft_error *err);

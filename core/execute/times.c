@@ -30,7 +30,7 @@ static int place_of(const struct weft_times *t, weft_part part, int place)
 static weft_status create(weft_run *run, weft_error *err)
 {
     const weft_tasks *tasks = run->plan->tasks[WEFT_MODE_TRAIN];
-    struct weft_times *t = run->times = weft_alloc_zero(1, sizeof *t);
+    struct weft_times *t = run->times = weft_pool_alloc(&run->pool, sizeof *t);
     if (!t)
         return weft_fail_memory(err);
     t->stages = tasks->stages;
@@ -38,22 +38,10 @@ static weft_status create(weft_run *run, weft_error *err)
     t->split = tasks->split;
     t->rank = (int)(run->plan->lowered[WEFT_MODE_TRAIN]->tasks - tasks->of);
     t->n = place_of(t, WEFT_PARTS, 0);
-    t->sum = weft_alloc((size_t)t->n * sizeof *t->sum);
-    t->all = weft_alloc((size_t)t->n * (size_t)run->plan->ranks * sizeof *t->all);
-    t->list = weft_alloc((size_t)t->n * sizeof *t->list);
-    return t->sum && t->all && t->list ? WEFT_OK : weft_fail_memory(err);
-}
-
-void weft_times_destroy(weft_run *run)
-{
-    struct weft_times *t = run->times;
-    if (!t)
-        return;
-    weft_free(t->sum);
-    weft_free(t->all);
-    weft_free(t->list);
-    weft_free(t);
-    run->times = NULL;
+    t->sum = weft_pool_alloc(&run->pool, (size_t)t->n * sizeof *t->sum);
+    t->all = weft_pool_alloc(&run->pool, (size_t)t->n * (size_t)run->plan->ranks * sizeof *t->all);
+    t->list = weft_pool_alloc(&run->pool, (size_t)t->n * sizeof *t->list);
+    return run->pool.out_of_memory ? weft_fail_memory(err) : WEFT_OK;
 }
 
 weft_status weft_times_begin(weft_run *run, weft_error *err)

@@ -38,6 +38,11 @@ typedef struct weft_plugin_folder {
     bool build;       /* plugin NAME lies at NAME/.libs/NAME.so */
 } weft_plugin_folder;
 
+/* Where this folder would hold the plugin, weft_free; NULL when out of memory. */
+char *weft_folder_file(const weft_plugin_folder *folder, const char *name);
+/* Does a real path lie in it? */
+bool weft_folder_holds(const weft_plugin_folder *folder, const char *path);
+
 /* A file opened through this search, so that one file under two names is noticed. */
 typedef struct weft_opened_file {
     struct weft_opened_file *next;

@@ -43,15 +43,8 @@ weft_status weft_search_check_mapped(const weft_search *search, weft_error *err)
 /* Names of all plugins that could be listed, sorted (looks at file names only, opens nothing).
  * NULL-ended array owned by search; NULL when out of memory. */
 const char *const *weft_search_names(weft_search *search);
-/* The i-th folder in which plugins are looked for, from 0; NULL past the end. */
-const char *weft_search_folder(const weft_search *search, int i);
-/* The i-th file that has this plugin's name, in the order of folders: the first one is opened, and
- * hides the others. NULL past the end, or when out of memory. Owned by search. */
-const char *weft_search_copy(weft_search *search, const char *name, int i);
 /* The build tree's folder of plugins, if the program runs uninstalled; else NULL. */
 const char *weft_search_build(const weft_search *search);
-/* Is this plugin found in a folder that the user has named? */
-bool weft_search_is_users(weft_search *search, const char *name);
 /* Finds, opens (RTLD_NOW|LOCAL|NODELETE through our loader in libltdl) and checks one plugin's
  * descriptor. */
 weft_status weft_module_open(weft_search *search, const char *name, weft_where where,

@@ -77,10 +77,10 @@ static weft_status add_environment(weft_search *s, weft_error *err)
     return status;
 }
 
-static bool lies_in(const char *path, const char *folder_path)
+bool weft_folder_holds(const weft_plugin_folder *f, const char *path)
 {
-    size_t n = strlen(folder_path);
-    return strncmp(path, folder_path, n) == 0 && (path[n] == '/' || (n == 1 && path[0] == '/'));
+    size_t n = strlen(f->real);
+    return strncmp(path, f->real, n) == 0 && (path[n] == '/' || (n == 1 && path[0] == '/'));
 }
 
 /* Is this folder the top of the tree that the program was built in? A marker of somebody else's, or
@@ -213,8 +213,7 @@ void weft_search_destroy(weft_search *search)
 
 /* ---- from a name to a file ---- */
 
-/* Where this folder would hold the plugin; NULL when out of memory. */
-static char *folder_file(const weft_plugin_folder *f, const char *name)
+char *weft_folder_file(const weft_plugin_folder *f, const char *name)
 {
     return f->build ? weft_format("%s/%s/.libs/%s.so", f->real, name, name)
                     : weft_format("%s/%s.so", f->real, name);
@@ -223,7 +222,7 @@ static char *folder_file(const weft_plugin_folder *f, const char *name)
 static bool is_trusted(const weft_search *s, const char *real)
 {
     for (int i = 0; i < s->n_folders; i++)
-        if (lies_in(real, s->folders[i].real))
+        if (weft_folder_holds(&s->folders[i], real))
             return true;
     return false;
 }
@@ -235,7 +234,7 @@ static weft_status locate_in(weft_search *s, const weft_plugin_folder *f, const 
     weft_status status = WEFT_OK;
     char resolved[PATH_MAX];
     struct stat st;
-    char *path = folder_file(f, name);
+    char *path = weft_folder_file(f, name);
     if (!path)
         return weft_fail_memory(err);
     if (lstat(path, &st) != 0 && (errno == ENOENT || errno == ENOTDIR))
@@ -286,18 +285,6 @@ weft_status weft_search_locate(weft_search *search, const char *name, weft_where
     return WEFT_OK;
 }
 
-bool weft_search_is_users(weft_search *search, const char *name)
-{
-    weft_found found;
-    const char *path;
-    if (weft_search_locate(search, name, WEFT_NOWHERE, &found, &path, NULL) != WEFT_OK || !path)
-        return false;
-    for (int i = 0; i < search->n_user; i++)
-        if (lies_in(path, search->folders[i].real))
-            return true;
-    return false;
-}
-
 /* ---- the names of all plugins that there are, from file names alone ---- */
 
 typedef struct name_list {
@@ -336,7 +323,7 @@ static void add_entry(name_list *list, const weft_plugin_folder *f, const char *
     name[keep] = '\0';
     if (!weft_plugin_name_ok(name))
         return;
-    char *path = folder_file(f, name);
+    char *path = weft_folder_file(f, name);
     struct stat st;
     list->failed = list->failed || !path;
     if (path && stat(path, &st) == 0 && S_ISREG(st.st_mode))
@@ -359,27 +346,6 @@ const char *weft_search_build(const weft_search *search)
     for (int i = 0; i < search->n_folders; i++)
         if (search->folders[i].build)
             return search->folders[i].real;
-    return NULL;
-}
-
-const char *weft_search_folder(const weft_search *search, int i)
-{
-    return i >= 0 && i < search->n_folders ? search->folders[i].real : NULL;
-}
-
-const char *weft_search_copy(weft_search *search, const char *name, int i)
-{
-    struct stat st;
-    for (int k = 0; k < search->n_folders; k++) {
-        char *path = folder_file(&search->folders[k], name);
-        if (!path)
-            return NULL;
-        bool counts = stat(path, &st) == 0 && S_ISREG(st.st_mode) && i-- == 0;
-        const char *found = counts ? weft_pool_strdup(&search->pool, path) : NULL;
-        weft_free(path);
-        if (counts)
-            return found;
-    }
     return NULL;
 }
 

@@ -366,21 +366,6 @@ weft_status weft_settings_fall_back(weft_settings *settings, const char *name, c
     return status;
 }
 
-void weft_settings_take_as_data(weft_settings *settings, weft_trust trust)
-{
-    for (weft_section *section = settings->sections; section; section = section->next) {
-        section->where.line = 0;
-        for (weft_ini_key *s = section->settings; s; s = s->next) {
-            s->trust = trust;
-            s->where.line = 0;
-            for (weft_ini_line *line = s->lines; line; line = line->next)
-                line->where.line = 0;
-        }
-    }
-    for (int i = 0; i < settings->n_listed; i++)
-        settings->listed[i].where.line = 0;
-}
-
 void weft_settings_destroy(weft_settings *settings)
 {
     if (!settings)

@@ -45,9 +45,6 @@ typedef enum weft_trust {
     WEFT_TRUST_NONE   /* no files either; but for a lock, which only narrows */
 } weft_trust;
 
-/* What it says by now is data, a folder's and not the user's; what is set from now on is the
- * user's. */
-void weft_settings_take_as_data(weft_settings *settings, weft_trust trust);
 void weft_settings_destroy(weft_settings *settings);
 
 /* The listed plugins in order. A name twice is an error noted when the

@@ -226,3 +226,18 @@ weft_status weft_settings_override(weft_settings *settings, const char *assignme
 {
     return weft_settings_override_as(settings, assignment, NULL, err);
 }
+
+void weft_settings_take_as_data(weft_settings *settings, weft_trust trust)
+{
+    for (weft_section *section = settings->sections; section; section = section->next) {
+        section->where.line = 0;
+        for (weft_ini_key *s = section->settings; s; s = s->next) {
+            s->trust = trust;
+            s->where.line = 0;
+            for (weft_ini_line *line = s->lines; line; line = line->next)
+                line->where.line = 0;
+        }
+    }
+    for (int i = 0; i < settings->n_listed; i++)
+        settings->listed[i].where.line = 0;
+}

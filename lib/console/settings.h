@@ -20,6 +20,9 @@ weft_status weft_settings_with_as(weft_settings *settings, const char *spec, con
 weft_status weft_settings_without_as(weft_settings *settings, const char *name, const char *as,
                                      weft_error *err);
 
+/* What it says by now is data, a folder's and not the user's; what is set from now on is the
+ * user's. */
+void weft_settings_take_as_data(weft_settings *settings, weft_trust trust);
 /* Appends all files that were read, the INI and what it includes, in one piece: for a rank that
  * does not have them. */
 weft_status weft_settings_pack(const weft_settings *settings, weft_text *pack, weft_error *err);

@@ -5,7 +5,7 @@
 #define WEFT_TOOLS_CONFORM_H
 
 #include "compile/driver/plan.h"
-#include "compile/graph/attr_watch.h"
+#include "compile/graph/graph.h"
 #include <weft/options.h>
 
 /* ---- findings (child.c) ---- */

@@ -202,6 +202,11 @@ const weft_attr *weft_attr_find(const weft_attr *list, int n, const char *key);
 int64_t weft_attr_int(const weft_attr *attr);
 double weft_attr_real(const weft_attr *attr);
 const char *weft_attr_text(const weft_attr *attr);
+/* What kernels read of a node's attributes, for weft conform. */
+typedef struct weft_attr_watch {
+    char key[64]; /* the first one that was read and that the op does not declare; "": none */
+} weft_attr_watch;
+
 /* Gives the node that made v an attribute, unchecked; key and text are copied. */
 void weft_node_set_attr(weft_graph *g, weft_value *v, weft_attr attr);
 /* weft_add_report, unchecked. */

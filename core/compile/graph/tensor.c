@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What kernels ask of a call, its attributes and its tensors. */
-#include "compile/graph/attr_watch.h"
 #include "compile/graph/graph.h"
 
 #include <stdio.h>
