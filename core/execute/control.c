@@ -218,8 +218,8 @@ weft_watch *weft_control_watch(weft_control *c, int rank)
 weft_status weft_control_exchange(weft_control *c, int rank, const void *mine, size_t n, void *all,
                                   weft_error *err)
 {
-    return weft_control_exchange_within(c, rank, weft_watch_limit(weft_control_watch(c, rank)),
-                                        mine, n, all, err);
+    const double limit_s = c ? weft_watch_limit(weft_control_watch(c, rank)) : 0;
+    return weft_control_exchange_within(c, rank, limit_s, mine, n, all, err);
 }
 
 weft_doing weft_control_set_task(weft_control *c, int rank, weft_doing task)
@@ -249,6 +249,10 @@ void weft_control_set_moment(weft_control *c, weft_watch *watch, weft_moment now
 weft_status weft_control_exchange_within(weft_control *c, int rank, double limit_s,
                                          const void *mine, size_t n, void *all, weft_error *err)
 {
+    if (!c) {
+        memcpy(all, mine, n);
+        return WEFT_OK;
+    }
     weft_status s = c->kind->exchange(c, rank, WEFT_TAG_DATA, limit_s, mine, n, all, err);
     weft_control_set_task(c, rank, weft_control_watch(c, rank)->task);
     return s;
@@ -329,20 +333,15 @@ weft_status weft_control_agree(weft_control *c, int rank, const char *phase, wef
 weft_status weft_host_exchange(const weft_host *host, const void *mine, size_t n, void *all,
                                weft_error *err)
 {
-    weft_control *control = ((const weft_plugins *)host->core)->control;
-    double limit_s = control ? weft_watch_limit(weft_control_watch(control, host->rank)) : 0;
-    return weft_host_exchange_within(host, limit_s, mine, n, all, err);
+    const weft_plugins *plugins = host->core;
+    return weft_control_exchange(plugins->control, host->rank, mine, n, all, err);
 }
 
 weft_status weft_host_exchange_within(const weft_host *host, double limit_s, const void *mine,
                                       size_t n, void *all, weft_error *err)
 {
     const weft_plugins *plugins = host->core;
-    if (plugins->control)
-        return weft_control_exchange_within(plugins->control, host->rank, limit_s, mine, n, all,
-                                            err);
-    memcpy(all, mine, n);
-    return WEFT_OK;
+    return weft_control_exchange_within(plugins->control, host->rank, limit_s, mine, n, all, err);
 }
 
 weft_status weft_host_waiting(const weft_host *host, double since, const int *ranks,

@@ -62,8 +62,9 @@ weft_watch *weft_control_watch(weft_control *control, int rank);
 weft_doing weft_control_set_task(weft_control *control, int rank, weft_doing task);
 /* When it is there; watch is the rank's. control may be NULL. */
 void weft_control_set_moment(weft_control *control, weft_watch *watch, weft_moment now);
-/* all receives ranks * n bytes. Fails on every rank, instead of waiting, once one has left or is at
- * another point, or when the watch's limit has passed. */
+/* all receives ranks * n bytes; without a channel, control NULL, those of this one. Fails on every
+ * rank, instead of waiting, once one has left or is at another point, or when the watch's limit has
+ * passed. */
 weft_status weft_control_exchange(weft_control *control, int rank, const void *mine, size_t n,
                                   void *all, weft_error *err);
 /* The same with another limit. The error names all ranks that have not come. */

@@ -160,17 +160,16 @@ static weft_progress progress_of(const weft_run *run)
 static weft_status count_kept(const weft_run *run, int64_t **kept, weft_error *err)
 {
     const weft_plan *plan = run->plan;
-    weft_control *control = plan->plugins->control;
     const size_t n = (size_t)plan->n_kept;
     int64_t *all = *kept = weft_alloc_zero(n * (size_t)plan->ranks + n + 1, sizeof *all);
     if (!all)
         return weft_fail_memory(err);
-    int64_t *mine = control ? all + n * (size_t)plan->ranks : all, i = 0;
+    int64_t *mine = all + n * (size_t)plan->ranks, i = 0;
     for (const weft_kept_bytes *k = plan->plugins->kept; k; k = k->next)
         mine[i++] = k->bytes;
-    return control && n
-               ? weft_control_exchange(control, plan->rank, mine, n * sizeof *mine, all, err)
-               : WEFT_OK;
+    return n ? weft_control_exchange(plan->plugins->control, plan->rank, mine, n * sizeof *mine,
+                                     all, err)
+             : WEFT_OK;
 }
 
 static weft_status describe(weft_run *run, struct weft_keeper *k, weft_error *err)

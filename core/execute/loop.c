@@ -302,10 +302,7 @@ static weft_status agree(weft_run *run, bool stop, bool last, bool *leave, weft_
     weft_wish *all = weft_alloc((size_t)run->plan->ranks * sizeof *all);
     if (!all)
         return weft_fail_memory(err);
-    all[0] = mine;
-    weft_status s =
-        control ? weft_control_exchange(control, run->plan->rank, &mine, sizeof mine, all, err)
-                : WEFT_OK;
+    weft_status s = weft_control_exchange(control, run->plan->rank, &mine, sizeof mine, all, err);
     int n = control ? run->plan->ranks : 1;
     *leave = run->wants_times = false;
     for (int r = 0; r < n && !s; r++) {

@@ -95,10 +95,8 @@ weft_status weft_times_end(weft_run *run, weft_error *err)
     if (!t || !t->on)
         return WEFT_OK;
     weft_control *control = run->plan->plugins->control;
-    memcpy(t->all, t->sum, (size_t)t->n * sizeof *t->sum);
-    weft_status s = control ? weft_control_exchange(control, run->plan->rank, t->sum,
-                                                    (size_t)t->n * sizeof *t->sum, t->all, err)
-                            : WEFT_OK;
+    weft_status s = weft_control_exchange(control, run->plan->rank, t->sum,
+                                          (size_t)t->n * sizeof *t->sum, t->all, err);
     int n = 0;
     for (int p = 0, i = 0; p < WEFT_PARTS && !s; p++)
         for (int k = 0; k < (weft_part_is_micro((weft_part)p) ? t->stages : t->ranks); k++, i++) {

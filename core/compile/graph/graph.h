@@ -295,6 +295,8 @@ void weft_place_replace(weft_graph *g, weft_value *v, weft_value *by);
  * (NULL: at the cursor). */
 weft_value *weft_move_to(weft_graph *g, weft_value *v, weft_layout to, weft_node *user,
                          weft_phase phase, const char *why, const char *by);
+/* Of a way that was found, in the graph's pool; NULL after an error. */
+const weft_step *weft_move_keep(weft_graph *g, const weft_step *steps, int n);
 /* A redistribute that reads something else from now on is no longer found for what it read. */
 bool weft_move_forget(weft_graph *g, weft_value *moved);
 /* Bytes a rank sends to change one axis' state of v; INFINITY if there is no way. */

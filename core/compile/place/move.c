@@ -170,6 +170,12 @@ static bool has_stages_meet(const weft_graph *g, const weft_value *v, const weft
     return false;
 }
 
+const weft_step *weft_move_keep(weft_graph *g, const weft_step *steps, int n)
+{
+    weft_step *kept = weft_pool_alloc(&g->pool, (size_t)n * sizeof *kept);
+    return kept ? memcpy(kept, steps, (size_t)n * sizeof *kept) : NULL;
+}
+
 /* What a move is found by. */
 typedef struct moved_key {
     uint64_t layout;
@@ -193,8 +199,6 @@ weft_value *weft_move_to(weft_graph *g, weft_value *v, weft_layout to, weft_node
     for (int i = 0; i < n_steps; i++)
         if (travels(&steps[i]) && (n_steps > 1 || !is_one_hop(g, v, &steps[i], phase)))
             return move_in_parts(g, v, steps, n_steps, user, phase, why, by);
-    weft_step *kept =
-        n_steps > 0 ? weft_pool_alloc(&g->pool, (size_t)n_steps * sizeof *kept) : NULL;
     char *name = weft_pool_format(&g->pool, "%s.r", v->name);
     if (n_steps < 0)
         return weft_graph_fail(g, WEFT_ERR_INTERNAL, WEFT_NOWHERE,
@@ -206,9 +210,9 @@ weft_value *weft_move_to(weft_graph *g, weft_value *v, weft_layout to, weft_node
             "%s; a block cannot read it there: let the terms of the sum belong to one block, or "
             "add it up over micro-batches",
             v->name, why);
-    if ((n_steps && !kept) || !name)
+    const weft_step *kept = weft_move_keep(g, steps, n_steps);
+    if (!kept || !name)
         return NULL;
-    memcpy(kept, steps, (size_t)n_steps * sizeof *kept);
     weft_spot spot = g->spot;
     g->spot.before = user;
     g->spot.phase = phase;

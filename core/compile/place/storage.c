@@ -2,8 +2,6 @@
 /* The gather of a parameter from its storage. */
 #include "compile/graph/graph.h"
 
-#include <string.h>
-
 void weft_place_replace(weft_graph *g, weft_value *v, weft_value *by)
 {
     for (int i = v->n_uses - 1; i >= 0; i--) {
@@ -59,11 +57,7 @@ weft_status weft_place_gather(weft_graph *g, weft_node *n)
         weft_node_unlink(g, n);
         return WEFT_OK;
     }
-    weft_step *kept = weft_pool_alloc(&g->pool, (size_t)n->n_steps * sizeof *kept);
-    if (!kept)
-        return weft_graph_status(g);
-    memcpy(kept, steps, (size_t)n->n_steps * sizeof *kept);
-    n->steps = kept;
+    n->steps = weft_move_keep(g, steps, n->n_steps);
     n->op = weft_ops_find(g->config.ops, "redistribute");
-    return WEFT_OK;
+    return weft_graph_status(g);
 }
