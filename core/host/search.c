@@ -141,9 +141,11 @@ weft_status weft_search_check_mapped(const weft_search *search, weft_error *err)
     return search->locks ? weft_program_vetting.check_mapped(search->locks, err) : WEFT_OK;
 }
 
+/* User folders: `extra`, or NULL: those of [weft] plugin_path. */
 static weft_status create(const char *const *extra, const weft_params *weft, bool closed,
                           weft_search **out, weft_error *err)
 {
+    const char *path;
     weft_status status;
     *out = NULL;
     weft_search *s = weft_alloc_zero(1, sizeof *s);
@@ -154,8 +156,8 @@ static weft_status create(const char *const *extra, const weft_params *weft, boo
     if (status != WEFT_OK)
         goto fail;
     s->loader = true;
-    for (int i = 0; extra && extra[i]; i++) {
-        weft_status added = add_user_folder(s, extra[i], "[weft] plugin_path", err);
+    for (int i = 0; (path = extra ? extra[i] : weft_params_word(weft, "plugin_path", i)); i++) {
+        weft_status added = add_user_folder(s, path, "[weft] plugin_path", err);
         status = status ? status : added;
     }
     weft_status added = add_environment(s, err);
@@ -183,18 +185,7 @@ weft_status weft_search_create(const char *const *extra, weft_search **out, weft
 weft_status weft_search_create_for(const weft_params *weft, bool closed, weft_search **out,
                                    weft_error *err)
 {
-    int n = 0;
-    *out = NULL;
-    while (weft && weft_params_word(weft, "plugin_path", n))
-        n++;
-    const char **extra = weft_alloc_zero((size_t)n + 1, sizeof *extra);
-    if (!extra)
-        return weft_fail_memory(err);
-    for (int i = 0; i < n; i++)
-        extra[i] = weft_params_word(weft, "plugin_path", i);
-    weft_status status = create(extra, weft, closed, out, err);
-    weft_free(extra);
-    return status;
+    return create(NULL, weft, closed, out, err);
 }
 
 void weft_search_destroy(weft_search *search)

@@ -12,29 +12,22 @@ static bool has_key(const weft_param *table, const char *key)
     return false;
 }
 
-static const char *nearest_key(const weft_section *section, const char *key, weft_error *err)
+static const char *nearest_key(weft_pool *pool, const weft_param *table, const char *key)
 {
-    const char **names, *near;
-    int n = 0;
+    int n = 0, i = 0;
 
-    while (section->table && section->table[n].name)
+    while (table && table[n].name)
         n++;
-    names = weft_alloc((size_t)(n + 1) * sizeof(*names));
-    if (!names) {
-        weft_fail_memory(err);
-        return NULL;
-    }
-    for (int i = 0; i < n; i++)
-        names[i] = section->table[i].name;
-    near = weft_nearest(key, names, n);
-    weft_free(names);
-    return near;
+    const char **names = weft_pool_alloc(pool, (size_t)n * sizeof(*names));
+    for (; names && i < n; i++)
+        names[i] = table[i].name;
+    return weft_nearest(key, names, i);
 }
 
-static weft_status unknown_key(const weft_settings *settings, const weft_section *section,
+static weft_status unknown_key(weft_settings *settings, const weft_section *section,
                                const weft_ini_key *setting, weft_error *err)
 {
-    const char *near = nearest_key(section, setting->key, err);
+    const char *near = nearest_key(&settings->pool, section->table, setting->key);
     weft_text hint = {0};
     weft_status status;
 
@@ -47,13 +40,13 @@ static weft_status unknown_key(const weft_settings *settings, const weft_section
         weft_text_add(&hint, "; this section has no keys");
     status = weft_fail(err, WEFT_ERR_INPUT, setting->where, "[%s] unknown key '%s'%s",
                        section->name, setting->key, weft_text_get(&hint));
-    if (hint.out_of_memory)
+    if (hint.out_of_memory || settings->pool.out_of_memory)
         status = weft_fail_memory(err);
     weft_text_release(&hint);
     return status;
 }
 
-weft_status weft_section_unknown(const weft_settings *settings, const weft_section *section,
+weft_status weft_section_unknown(weft_settings *settings, const weft_section *section,
                                  weft_error *err)
 {
     weft_status status = WEFT_OK;
@@ -86,21 +79,18 @@ static bool is_excused(const weft_settings *settings, const char *name)
     return false;
 }
 
-static const char *nearest_section(const weft_settings *settings, const char *name,
-                                   const char *const *candidates, weft_error *err)
+static const char *nearest_section(weft_settings *settings, const char *name,
+                                   const char *const *candidates)
 {
-    int n = 0, most = settings->n_listed + 1;
-    const char **names, *near;
+    int n = 0, most = settings->n_listed;
 
     for (const weft_section *s = settings->sections; s; s = s->next)
         most++;
     for (const char *const *c = candidates; c && *c; c++)
         most++;
-    names = weft_alloc((size_t)most * sizeof(*names));
-    if (!names) {
-        weft_fail_memory(err);
+    const char **names = weft_pool_alloc(&settings->pool, (size_t)most * sizeof(*names));
+    if (!names)
         return NULL;
-    }
     for (const weft_section *s = settings->sections; s; s = s->next)
         if (s->claimed)
             names[n++] = s->name;
@@ -108,12 +98,10 @@ static const char *nearest_section(const weft_settings *settings, const char *na
         names[n++] = settings->listed[i].name;
     for (const char *const *c = candidates; c && *c; c++)
         names[n++] = *c;
-    near = weft_nearest(name, names, n);
-    weft_free(names);
-    return near;
+    return weft_nearest(name, names, n);
 }
 
-static weft_status unknown_section(const weft_settings *settings, const weft_section *section,
+static weft_status unknown_section(weft_settings *settings, const weft_section *section,
                                    const char *const *candidates, weft_error *err)
 {
     const char *near;
@@ -123,7 +111,7 @@ static weft_status unknown_section(const weft_settings *settings, const weft_sec
             err, WEFT_ERR_INPUT, section->where,
             "section [%s] belongs to a plugin that is not listed; add '%s' to [weft] plugins",
             section->name, section->name);
-    near = nearest_section(settings, section->name, candidates, err);
+    near = nearest_section(settings, section->name, candidates);
     if (near)
         return weft_fail(err, WEFT_ERR_INPUT, section->where,
                          "unknown section [%s]; did you mean [%s]?", section->name, near);

@@ -80,7 +80,7 @@ weft_status weft_listed_make(const weft_settings *settings, const char *word, we
 weft_status weft_settings_list(weft_settings *settings, weft_error *err);
 
 /* Notes every key of a claimed section that its table does not have. */
-weft_status weft_section_unknown(const weft_settings *settings, const weft_section *section,
+weft_status weft_section_unknown(weft_settings *settings, const weft_section *section,
                                  weft_error *err);
 
 /* Parses one word into out's integer, real or boolean; a wrong one is an error at `where`. */

@@ -14,6 +14,7 @@ typedef struct weft_task_list {
 struct weft_tasks {
     int ranks, stages;
     int64_t micro_batches;
+    weft_pool pool;     /* of all that follows, but the tasks */
     bool backward;      /* training: F and B; else F alone */
     weft_task_list *of; /* by rank */
     weft_where at;      /* of what is added next */

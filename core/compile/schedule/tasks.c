@@ -23,10 +23,10 @@ weft_status weft_tasks_create(int ranks, int stages, int64_t micro_batches, bool
                       .micro_batches = micro_batches,
                       .backward = backward,
                       .sending = 1};
-    t->of = weft_alloc_zero((size_t)ranks, sizeof *t->of);
-    t->rank_of = weft_alloc_zero((size_t)stages, sizeof *t->rank_of);
-    t->split = weft_alloc_zero((size_t)stages, sizeof *t->split);
-    if (!t->of || !t->rank_of || !t->split) {
+    t->of = weft_pool_alloc(&t->pool, (size_t)ranks * sizeof *t->of);
+    t->rank_of = weft_pool_alloc(&t->pool, (size_t)stages * sizeof *t->rank_of);
+    t->split = weft_pool_alloc(&t->pool, (size_t)stages * sizeof *t->split);
+    if (t->pool.out_of_memory) {
         weft_tasks_destroy(t);
         return weft_fail_memory(err);
     }
@@ -42,9 +42,7 @@ void weft_tasks_destroy(weft_tasks *t)
         return;
     for (int r = 0; t->of && r < t->ranks; r++)
         weft_free(t->of[r].list);
-    weft_free(t->of);
-    weft_free(t->rank_of);
-    weft_free(t->split);
+    weft_pool_release(&t->pool);
     weft_free(t);
 }
 
