@@ -16,9 +16,10 @@ typedef struct ring {
     weft_graph *g;
     weft_node *node; /* what becomes steps */
     const weft_ring *how;
-    int n;                   /* steps */
-    int dim[MOST];           /* of every operand: where the index is; -1: it does not travel */
-    int home[MOST];          /* of every result: as dim, if it is summed on the way; -1: not */
+    int n;             /* steps */
+    int dim[2 * MOST]; /* of every operand, then result: where the index is, of what travels; -1: it
+                          does not */
+    const int *home;   /* of every result: as dim; it is summed on the way */
     weft_value *ins[MOST];   /* of the step at hand */
     weft_value *next[MOST];  /* of the step behind it */
     weft_value *outs[MOST];  /* of the step at hand */
@@ -26,31 +27,19 @@ typedef struct ring {
     weft_value *away[MOST];  /* of what comes home: the sum that travels */
 } ring;
 
-/* How many shards the index has; 1: it is not cut, so nothing travels. */
-static int count_shards(const weft_graph *g, const weft_value *v, int d)
-{
-    int list[WEFT_MAX_AXES], n = 1;
-    for (int i = weft_layout_list(v->layout, d, list) - 1; i >= 0; i--)
-        n *= weft_graph_mesh(g)->axis[list[i]].size;
-    return n;
-}
-
+/* Of an index that is not cut there is one step: nothing travels. */
 static weft_status init(ring *r, weft_graph *g, weft_node *node)
 {
-    *r = (ring){.g = g, .node = node, .how = node->op->ring, .n = 1};
-    bool travels = false;
-    for (int i = 0; i < node->n_ins && i < MOST; i++) {
-        r->ins[i] = node->ins[i];
+    *r = (ring){.g = g, .node = node, .how = node->op->ring, .home = r->dim + node->n_ins};
+    const bool fits = node->n_ins <= MOST && node->n_outs <= MOST;
+    for (int i = 0; fits && i < node->n_ins + node->n_outs; i++)
         r->dim[i] = weft_ring_moves(node, i) ? weft_node_index(g, node, i, r->how->index) : -1;
+    for (int i = 0; fits && i < node->n_ins; i++) {
+        r->ins[i] = node->ins[i];
         if (r->dim[i] >= 0)
-            r->n = count_shards(g, node->ins[i], r->dim[i]);
-        travels = travels || r->dim[i] >= 0;
+            r->n = weft_layout_pieces(weft_graph_mesh(g), node->ins[i]->layout, r->dim[i]);
     }
-    for (int i = 0; i < node->n_outs && i < MOST; i++)
-        r->home[i] = weft_ring_moves(node, node->n_ins + i)
-                         ? weft_node_index(g, node, node->n_ins + i, r->how->index)
-                         : -1;
-    if (!travels || node->n_ins > MOST || node->n_outs > MOST)
+    if (r->n == 0)
         weft_graph_fail(g, WEFT_ERR_INTERNAL, WEFT_NOWHERE,
                         "op %s: its ring names an index '%s' that its rule does not have, or the "
                         "op has more than %d operands or results",

@@ -4,32 +4,24 @@
  */
 #include "tp.h"
 
-#include <string.h>
-
 #define ROLE "repeated_heads"
 
-/* Which key head global query head h shares. */
-static int64_t shared_head(int64_t h, const weft_tensor *q, const weft_tensor *k)
+/* Which element of the key heads, whole, element i of the repeated ones is. */
+static int64_t source_of(const weft_tensor *repeated, const weft_tensor *k, int64_t i)
 {
-    int64_t heads = q->whole[2] / q->grain[2], kv_heads = k->whole[2] / k->grain[2];
-    return h / (heads / kv_heads);
+    int64_t d = repeated->grain[2], row = i / repeated->size[2], at = i % repeated->size[2],
+            head = (repeated->lo[2] + at) / d / (repeated->whole[2] / k->whole[2]);
+    return row * k->size[2] + head * d + at % d;
 }
 
 static weft_status repeat_plain(const weft_call *call, weft_error *err)
 {
     const weft_tensor *k = &call->ins[0], *out = &call->outs[0];
-    int64_t d = out->grain[2], heads = out->size[2] / d, first = out->lo[2] / d,
-            rows = out->size[0] * out->size[1];
     (void)err;
-    for (int64_t r = 0; r < rows; r++)
-        for (int64_t h = 0; h < heads; h++) {
-            int64_t from = r * k->size[2] + shared_head(first + h, out, k) * d,
-                    to = r * out->size[2] + h * d;
-            for (int64_t i = 0; i < d; i++)
-                weft_tensor_set(out, to + i,
-                                weft_tensor_get(k, from + i) +
-                                    (call->accumulate ? weft_tensor_get(out, to + i) : 0));
-        }
+    for (int64_t i = 0, n = weft_tensor_count(out); i < n; i++)
+        weft_tensor_set(out, i,
+                        weft_tensor_get(k, source_of(out, k, i)) +
+                            (call->accumulate ? weft_tensor_get(out, i) : 0));
     return WEFT_OK;
 }
 
@@ -38,30 +30,24 @@ static weft_status repeat_plain(const weft_call *call, weft_error *err)
 static weft_status repeat_dx_plain(const weft_call *call, weft_error *err)
 {
     const weft_tensor *dy = &call->ins[0], *out = &call->outs[0];
-    int64_t d = out->grain[2], kv_heads = out->size[2] / d, heads = dy->size[2] / d,
-            first = dy->lo[2] / d, rows = out->size[0] * out->size[1];
+    const int64_t d = out->grain[2], row = dy->size[2];
     (void)err;
-    for (int64_t r = 0; r < rows; r++)
-        for (int64_t g = 0; g < kv_heads; g++)
-            for (int64_t i = 0; i < d; i++) {
-                int64_t to = r * out->size[2] + g * d + i;
-                double sum = call->accumulate ? weft_tensor_get(out, to) : 0;
-                for (int64_t h = 0; h < heads; h++)
-                    if (shared_head(first + h, dy, out) == g)
-                        sum += weft_tensor_get(dy, r * dy->size[2] + h * d + i);
-                weft_tensor_set(out, to, sum);
-            }
+    for (int64_t k = 0, n = weft_tensor_count(out); k < n; k++) {
+        double sum = call->accumulate ? weft_tensor_get(out, k) : 0;
+        const int64_t from = k / out->size[2] * row;
+        for (int64_t i = from + k % d; i < from + row; i += d) /* the same place of each head */
+            if (source_of(dy, out, i) == k)
+                sum += weft_tensor_get(dy, i);
+        weft_tensor_set(out, k, sum);
+    }
     return WEFT_OK;
 }
 
 static weft_status repeat_infer(weft_graph *g, weft_node *node, weft_error *err)
 {
     (void)g, (void)err;
-    const weft_value *k = node->ins[0], *q = node->ins[1];
-    weft_value *out = node->outs[0];
-    out->n_dims = q->n_dims;
-    memcpy(out->dims, q->dims, sizeof q->dims);
-    out->dtype = k->dtype;
+    weft_value_shape_as(node->outs[0], node->ins[1]);
+    node->outs[0]->dtype = node->ins[0]->dtype;
     return WEFT_OK;
 }
 
