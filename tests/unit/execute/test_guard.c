@@ -93,9 +93,9 @@ static void planned_is_what_it_takes(void **state)
     for (int m = 0; m < WEFT_MODES; m++)
         if (plan->lowered[m] && plan->lowered[m]->arena_bytes > arena)
             arena = plan->lowered[m]->arena_bytes;
-    assert_int_equal(s.run->arena_bytes, arena);
-    assert_int_equal(allocated, s.run->arena_bytes + (size_t)plan->states.bytes +
-                                    s.run->inputs_bytes + s.run->step_inputs_bytes);
+    assert_int_equal(s.run->held.arena, arena);
+    assert_int_equal(allocated, s.run->held.arena + plan->states.bytes + s.run->held.micro_inputs +
+                                    s.run->held.step_inputs);
     const weft_batch_bytes held = s.run->loader.batch[0]->bytes, /* and those of the next step */
         evaluated = weft_lowered_batch(plan->lowered[WEFT_MODE_EVALUATE], 1);
     assert_int_equal(weft_plan_bytes(plan),
@@ -256,7 +256,7 @@ static void another_mode_wrote(void **state)
             unwritten = &evaluation->buffers[i];
     }
     assert_non_null(unwritten);
-    left->offset = unwritten->offset = (int64_t)s.run->arena_bytes;
+    left->offset = unwritten->offset = s.run->held.arena;
     left->first = 0;
     left->last = INT_MAX;
     assert_fails(&s, (const char *const[]){"reads what nobody wrote: element 0 of", NULL});
