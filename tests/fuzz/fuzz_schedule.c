@@ -42,7 +42,7 @@ static weft_status parse(const char *data, size_t n)
     if (!s) {
         weft_text out = {0};
         weft_tasks_print(t, &out);
-        fuzz_check(weft_tasks_verify(t, NULL, &err), &err);
+        fuzz_check(weft_tasks_verify(t, 0, NULL, &err), &err);
         weft_text_release(&out);
     }
     weft_tasks_destroy(t);
