@@ -107,17 +107,16 @@ void weft_plan_forget_other(weft_plan *other)
 weft_status weft_plan_other(const weft_plan *plan, int rank, bool train_only, weft_plan *other,
                             weft_error *err)
 {
-    int coord[WEFT_MAX_AXES];
     const int64_t alignment = weft_device_alignment(plan->device);
     *other = *plan;
     other->rank = rank;
     memset(other->lowered, 0, sizeof other->lowered);
     other->states = other->caches = (weft_states){0};
-    weft_mesh_coord(&plan->mesh, rank, coord);
-    weft_status s = weft_states_init(&other->states, plan->graphs[WEFT_MODE_TRAIN], coord, false,
-                                     alignment, err);
+    weft_mesh_coord(&plan->mesh, rank, other->coord);
+    weft_status s = weft_states_init(&other->states, plan->graphs[WEFT_MODE_TRAIN], other->coord,
+                                     false, alignment, err);
     if (!s && plan->graphs[WEFT_MODE_GENERATE])
-        s = weft_states_init(&other->caches, plan->graphs[WEFT_MODE_GENERATE], coord, true,
+        s = weft_states_init(&other->caches, plan->graphs[WEFT_MODE_GENERATE], other->coord, true,
                              alignment, err);
     for (int m = 0; m < WEFT_MODES && !s; m++)
         if (plan->graphs[m] && (m == WEFT_MODE_TRAIN || !train_only))

@@ -193,7 +193,8 @@ static weft_status make_mesh(weft_plan *p, const char *spread, weft_error *err)
         n++;
     s = weft_mesh_plan_finish(&mesh, order, n, weft_params_where(p->mesh_params, "order"), &p->mesh,
                               err);
-    weft_mesh_coord(&p->mesh, p->rank, p->coord);
+    if (!s)
+        weft_mesh_coord(&p->mesh, p->rank, p->coord);
     return s;
 }
 
