@@ -46,6 +46,8 @@ static const char *owners(weft_graph *g, const weft_step *steps, int n)
             last = by;
         }
     }
+    if (text.out_of_memory)
+        weft_fail_memory(&g->error);
     const char *by = text.out_of_memory ? NULL : weft_pool_strdup(&g->pool, weft_text_get(&text));
     weft_text_release(&text);
     return by;
