@@ -617,7 +617,7 @@ static void draw_passes(uint64_t seed, random_case *c, bool text, unsigned run)
     const bool same =
         !random_lists(c, run, "float8") ||
         (strcmp(recipe, "rowwise_gw_hp") == 0 && !random_get(c, run, "float8", "recipe_of"));
-    if (one_in(&d, 5) && same) {
+    if (one_in(&d, 8) && same) { /* pieces that do not divide are refused */
         list(&d, "overlap", run, false);
         set(&d, run, "overlap", "pieces", "2", "%d", pick_number(&d, "2 2 2 2 3 4"));
         if (one_in(&d, 3))
