@@ -105,7 +105,7 @@ typedef struct weft_hf_form {
     const char *type;          /* model_type in config.json; of diffusers' _class_name */
     const char *architecture;  /* what stands there in architectures */
     const char *when, *unless; /* a run's model has this form only where this key is on, or not 0;
-                                  is off, or 0. NULL: always */
+                                  where these, by blanks, are off, or 0. NULL: always */
     const char *prefix;        /* of names; files of the bare model leave it out. NULL: none */
     const char *layers;        /* the key that says how many blocks there are */
     const char *behind;  /* and that for how many behind these, which folders may have or not, as

@@ -145,27 +145,42 @@ static weft_status check(const reading *r)
     return s;
 }
 
+static bool is_on(hf_model *m, const char *key)
+{
+    hf_value *v = hf_model_find(m, key);
+    if (v && is_open(v))
+        take_preset(m, v);
+    return hf_model_has(m, key, NULL);
+}
+
+/* blame: the key that says it has not this form. */
+static bool has_form(hf_model *m, char blame[HF_NAME])
+{
+    const char *unless = m->form->unless;
+    snprintf(blame, HF_NAME, "%s", m->form->when ? m->form->when : "flavor");
+    if (m->form->when && !is_on(m, m->form->when))
+        return false;
+    for (size_t n; unless && (n = hf_next_word(&unless)); unless += n) {
+        snprintf(blame, HF_NAME, "%.*s", (int)n, unless);
+        if (is_on(m, blame))
+            return false;
+    }
+    return true;
+}
+
 static weft_status choose_form(const reading *r)
 {
     hf_model *m = r->m;
+    char blame[HF_NAME] = "";
     for (int i = 0; m->table->forms[i]; i++) {
         m->form = m->table->forms[i];
-        for (int k = 0; k < 2; k++) {
-            const char *key = k ? m->form->unless : m->form->when;
-            hf_value *v = hf_model_find(m, key);
-            if (v && is_open(v))
-                take_preset(m, v);
-        }
-        if (hf_model_has(m, m->form->when, m->form->unless))
+        if (has_form(m, blame))
             return WEFT_OK;
     }
     return weft_fail(r->err, WEFT_ERR_INPUT, r->at,
                      "with these settings a model of the plugin %s has no form in Hugging Face's "
                      "files, which have no place for what the key %s makes",
-                     m->table->plugin,
-                     m->form->unless ? m->form->unless
-                     : m->form->when ? m->form->when
-                                     : "flavor");
+                     m->table->plugin, blame);
 }
 
 static void find_context(const json_t *manifest, hf_model *m)

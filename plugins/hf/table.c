@@ -138,7 +138,12 @@ static void check_form(check *c)
     check_key(c, "layers", c->form->layers);
     check_key(c, "behind", c->form->behind);
     check_key(c, "when", c->form->when);
-    check_key(c, "unless", c->form->unless);
+    const char *list = c->form->unless;
+    for (size_t n; list && (n = hf_next_word(&list)); list += n) {
+        char key[HF_NAME];
+        snprintf(key, sizeof key, "%.*s", (int)n, list);
+        check_key(c, "unless", key);
+    }
     for (const weft_hf_tensor *row = c->form->tensors; hf_is_row(row); row++)
         check_tensor(c, row);
     check_keys(c, c->form->keys);

@@ -109,7 +109,7 @@ static const weft_hf_key hf_keys[] = {
 static const weft_hf_rope hf_rope = {"rope_theta", 1e6, NULL};
 static const weft_hf_form hf_form = {.type = "mixtral",
                                      .architecture = "MixtralForCausalLM",
-                                     .unless = "bias_rate", /* of which files know nothing */
+                                     .unless = "bias_rate shared", /* of which files know nothing */
                                      .prefix = "model.",
                                      .layers = "n_layers",
                                      .with = "moe",

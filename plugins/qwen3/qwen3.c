@@ -234,7 +234,8 @@ static const weft_hf_form hf_form_dense = {.type = "qwen3",
 static const weft_hf_form hf_form_of_experts = {.type = "qwen3_moe",
                                                 .architecture = "Qwen3MoeForCausalLM",
                                                 .when = "n_experts",
-                                                .unless = "bias_rate", /* no place for it */
+                                                .unless =
+                                                    "bias_rate shared", /* no place for them */
                                                 .prefix = "model.",
                                                 .layers = "n_layers",
                                                 .with = "moe",
