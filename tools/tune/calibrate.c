@@ -178,11 +178,11 @@ static weft_status measure(known_run *run, weft_error *err)
     int steps = 0;
     for (size_t i = 0; i < json_array_size(lines); i++)
         steps += json_is_number(json_object_get(json_array_get(lines, i), "step_s"));
-    if (!s && !(step > 0))
+    if (!s && !(step > 1e-9 && step < 1e9))
         s = weft_fail(
             err, WEFT_ERR_INPUT, WEFT_NOWHERE,
-            "%s has no step_s of any step in its metrics.jsonl; list metrics, with jsonl = "
-            "yes, in the run",
+            "%s has no step_s of any step in its metrics.jsonl that is the seconds of one; list "
+            "metrics, with jsonl = yes, in the run, and leave the file as it is written",
             run->dir);
     if (!s && steps < FEWEST_STEPS)
         s = weft_fail(
