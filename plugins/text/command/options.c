@@ -175,7 +175,7 @@ static void check(parse *p)
                 "file (make one with --train)");
     if (o->tokenizer && p->train)
         fail(p, "--train makes a tokenizer and takes none: leave out --tokenizer");
-    if (p->train && !o->vocab_size)
+    if (p->train && !o->vocab_size && !p->status) /* else that may be what is wrong */
         fail(p, "--train needs --vocab-size N, such as 8192");
     if (p->train && !o->out)
         fail(p, "--train needs --out FOLDER, where tokenizer.json and tokenizer_config.json are "
