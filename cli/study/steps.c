@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Some steps of a run, in a process of its own: its schedule is that of all its steps. */
 #include "study/steps.h"
+#include "base/files.h"
 
 #include "execute/run.h"
 #include "forecast/forecast.h"
@@ -109,8 +110,8 @@ weft_status weft_steps_make_dir(const char *command, char **dir, weft_error *err
         return weft_fail_memory(err);
     if (mkdtemp(*dir))
         return WEFT_OK;
-    const weft_status s =
-        weft_fail(err, WEFT_ERR_IO, (weft_where){*dir, 0}, "cannot be made: %s", strerror(errno));
+    const weft_status s = weft_fail_errno(
+        err, *dir, "make this folder of scratch files, which lies in $TMPDIR or in /tmp");
     weft_free(*dir);
     *dir = NULL;
     return s;

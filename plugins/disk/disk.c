@@ -159,7 +159,8 @@ static weft_status reserve(void *self_, int64_t bytes, weft_error *err)
     disk *self = self_;
     disk_queue *q = &self->queue;
     const weft_where at = weft_params_where(self->host->params, "dir");
-    weft_status s = *self->dir ? WEFT_OK : weft_make_dirs(folder_of(self), err);
+    const bool makes = !*self->dir && self->host->dir; /* nobody made the run folder so far */
+    weft_status s = makes ? weft_make_dirs(folder_of(self), err) : WEFT_OK;
     s = s ? s : disk_file_open(q, folder_of(self), (disk_direct)self->direct, at, err);
     if (!s && !q->direct && self->direct == DISK_AUTO)
         weft_inform(self->host,
