@@ -166,9 +166,4 @@ bool weft_plugins_print_wraps(const weft_plugins *plugins, int *i, weft_text *te
 bool weft_plugins_next(const weft_plugins *plugins, weft_kind kind, int *plugin, int *item,
                        const weft_loaded **loaded, const weft_contribution **contribution);
 
-/* Every kernel of the set must be for an op that a listed plugin brings or that known(name) says
- * the core has. Call it once the core's ops are at hand. */
-weft_status weft_plugins_check_kernels(const weft_plugins *plugins, bool (*known)(const char *op),
-                                       weft_error *err);
-
 #endif

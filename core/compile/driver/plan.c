@@ -51,14 +51,6 @@ static weft_status read_sections(weft_plan *p, weft_settings *settings, weft_err
     return check_counts(p, err);
 }
 
-static bool is_core(const char *name)
-{
-    for (const weft_op *const *op = weft_core_ops(); *op; op++)
-        if (strcmp((*op)->name, name) == 0)
-            return true;
-    return false;
-}
-
 weft_status weft_plan_check_ops(const weft_ops *ops, const weft_plugin *plugin, weft_where where,
                                 weft_error *err)
 {
@@ -73,14 +65,36 @@ weft_status weft_plan_check_ops(const weft_ops *ops, const weft_plugin *plugin, 
     return s;
 }
 
+/* Every kernel must be for an op that weft or a listed plugin has. */
+static weft_status check_kernels(const weft_plan *p, const weft_module *m, weft_error *err)
+{
+    const weft_kernel *first = NULL;
+    char others[48] = "";
+    int more = -1;
+    for (const weft_kernel *k = m->plugin->kernels; k && k->op; k++)
+        if (!k->optional && !weft_ops_find(&p->ops, k->op)) {
+            first = first ? first : k;
+            more++;
+        }
+    if (more > 0)
+        snprintf(others, sizeof others, ", and %d more like it", more);
+    return !first ? WEFT_OK
+                  : weft_fail(err, WEFT_ERR_INPUT, m->where,
+                              "plugin '%s' has a kernel '%s' for op '%s', which neither weft nor a "
+                              "plugin of this run has%s; list the plugin that brings the op, or "
+                              "leave '%s' out",
+                              m->plugin->name, first->name, first->op, others, m->plugin->name);
+}
+
 /* Before any graph, so that whoever wrote them hears of it. */
-static weft_status check_texts(const weft_plan *p, weft_error *err)
+static weft_status check_modules(const weft_plan *p, weft_error *err)
 {
     weft_status s = WEFT_OK;
     for (int i = 0; i < p->plugins->n; i++) {
         const weft_module *m = &p->plugins->list[i].module;
-        weft_status now = weft_plan_check_ops(&p->ops, m->plugin, m->where, err);
-        s = s ? s : now;
+        weft_status texts = weft_plan_check_ops(&p->ops, m->plugin, m->where, err),
+                    kernels = check_kernels(p, m, err);
+        s = s ? s : texts ? texts : kernels;
     }
     return s;
 }
@@ -91,15 +105,14 @@ static weft_status gather_ops(weft_plan *p, weft_error *err)
     const weft_op *const **ops = weft_alloc_zero(n + 1, sizeof *ops);
     const weft_kernel **tables = weft_alloc_zero(n + 1, sizeof *tables);
     const char **names = weft_alloc_zero(n + 1, sizeof *names);
-    weft_status s = ops && tables && names ? weft_plugins_check_kernels(p->plugins, is_core, err)
-                                           : weft_fail_memory(err);
+    weft_status s = ops && tables && names ? WEFT_OK : weft_fail_memory(err);
     for (size_t i = 0; !s && i < n; i++) {
         ops[i] = p->plugins->list[i].module.plugin->ops;
         tables[i] = p->plugins->list[i].module.plugin->kernels;
         names[i] = p->plugins->list[i].module.plugin->name;
     }
     s = s ? s : weft_ops_init(&p->ops, ops, names, (int)n, err);
-    s = s ? s : check_texts(p, err);
+    s = s ? s : check_modules(p, err);
     s = s ? s
           : weft_kernels_init(&p->kernels, p->device, p->device_self, tables, names, (int)n, err);
     weft_free(ops);
