@@ -364,22 +364,6 @@ static void test_after_in_vain(void **state)
                    "which 'good_a' (run.ini:6) gives only later, in stage graph");
 }
 
-static bool is_linear(const char *op)
-{
-    return strcmp(op, "linear") == 0;
-}
-
-static void test_kernels_of_unknown_ops(void **state)
-{
-    (void)state;
-    run r = {0};
-    assert_loads(&r, load(&r, "cpu stray_kernel good_a", ""));
-    assert_int_equal(weft_plugins_check_kernels(r.plugins, is_linear, &r.err), WEFT_ERR_INPUT);
-    assert_int_equal(r.err.n_items, 1);
-    assert_says(&r.err, "kernel 'thrice_fast' for op 'thrice'");
-    release(&r);
-}
-
 static void test_all_errors_at_once(void **state)
 {
     (void)state;
@@ -595,7 +579,6 @@ int main(void)
         cmocka_unit_test(test_cycle),
         cmocka_unit_test(test_after),
         cmocka_unit_test(test_after_in_vain),
-        cmocka_unit_test(test_kernels_of_unknown_ops),
         cmocka_unit_test(test_all_errors_at_once),
         cmocka_unit_test(test_stray_section),
         cmocka_unit_test(test_failing_create),
