@@ -126,24 +126,32 @@ static weft_status check_list(const prover *v)
     return s;
 }
 
-/* What is received or fetched changes until it is awaited, at any time; what is evicted is read. */
-static weft_status check_received(const prover *v, const weft_program *p, int i)
+/* Both ways of a shift are awaited as what comes. */
+static bool awaits(const weft_instruction *in, const weft_instruction *begun)
 {
-    const use received = {p, i, 0};
+    if (in->kind != WEFT_AWAIT && in->kind != WEFT_ARRIVE)
+        return false;
+    return begun->kind == WEFT_POST_SEND ? in->node == begun->node
+                                         : in->transfer == begun->transfer;
+}
+
+/* What is received or fetched changes until it is awaited, at any time; what is evicted, or sent
+ * from where it lies, is read. */
+static weft_status check_under_way(const prover *v, const weft_program *p, int i)
+{
+    const use begun = {p, i, 0};
     for (int k = i + 1; k < p->n; k++) {
-        const weft_instruction *in = &p->list[k];
         const use other = {p, k, 0};
-        if ((in->kind == WEFT_AWAIT || in->kind == WEFT_ARRIVE) &&
-            in->transfer == p->list[i].transfer)
+        if (awaits(&p->list[k], &p->list[i]))
             return WEFT_OK;
-        if (meet(v, &received, &other))
-            return refuse(v, &received, &other);
+        if (meet(v, &begun, &other))
+            return refuse(v, &begun, &other);
     }
     return WEFT_OK;
 }
 
-/* Nobody else ever writes where what is sent waits. */
-static weft_status check_sent(const prover *v, const weft_program *p, int i)
+/* Nobody else ever writes where a copy of what is sent waits. */
+static weft_status check_copied(const prover *v, const weft_program *p, int i)
 {
     const weft_buffer *b = &v->l->buffers[p->list[i].workspace];
     const int64_t lo = weft_buffer_offset(v->l, b, 0);
@@ -164,11 +172,13 @@ static weft_status check_transfers(const prover *v, const weft_program *p)
 {
     weft_status s = WEFT_OK;
     for (int i = 0; i < p->n && !s; i++) {
-        if (p->list[i].kind == WEFT_POST_RECV || p->list[i].kind == WEFT_FETCH ||
-            p->list[i].kind == WEFT_EVICT)
-            s = check_received(v, p, i);
-        else if (p->list[i].kind == WEFT_POST_SEND)
-            s = check_sent(v, p, i);
+        const weft_instruction *in = &p->list[i];
+        const bool sends = in->kind == WEFT_POST_SEND;
+        if (sends && in->workspace >= 0)
+            s = check_copied(v, p, i);
+        else if (sends || in->kind == WEFT_POST_RECV || in->kind == WEFT_FETCH ||
+                 in->kind == WEFT_EVICT)
+            s = check_under_way(v, p, i);
     }
     return s;
 }

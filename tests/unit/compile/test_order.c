@@ -200,10 +200,38 @@ static void test_arrivals(void **state)
     plan_run_release(&p);
 }
 
+/* Keys and values go round the ring from where they lie, so nothing may write there before they
+ * are awaited. */
+static void test_shifts(void **state)
+{
+    (void)state;
+    plan_run p;
+    int found = 0, tried = 0;
+    start(&p, &samples[6], 0);
+    weft_lowered *l = p.plan->lowered[WEFT_MODE_TRAIN];
+    for (int a = 0; a < l->n_programs; a++)
+        for (int i = 0; i + 1 < l->programs[a].n; i++) {
+            const weft_instruction *sent = &l->programs[a].list[i];
+            weft_instruction *next = &l->programs[a].list[i + 1];
+            if (sent->kind != WEFT_POST_SEND || next->kind != WEFT_COMPUTE || !next->n_outs)
+                continue;
+            assert_int_equal(sent->workspace, -1);
+            const int written = next->buffers[next->n_ins];
+            next->buffers[next->n_ins] = sent->buffers[0];
+            found += check_order(l, &p.err) != WEFT_OK;
+            weft_error_clear(&p.err);
+            next->buffers[next->n_ins] = written;
+            tried++;
+        }
+    assert_true(tried > 0);
+    assert_int_equal(found, tried);
+    plan_run_release(&p);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_samples),
-                                       cmocka_unit_test(test_overlap_is_found),
-                                       cmocka_unit_test(test_arrivals)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_samples), cmocka_unit_test(test_overlap_is_found),
+        cmocka_unit_test(test_arrivals), cmocka_unit_test(test_shifts)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
