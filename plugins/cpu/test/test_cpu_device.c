@@ -28,6 +28,16 @@ typedef struct session {
     weft_error err;
 } session;
 
+/* Far memory that the plugins listed beside it give. */
+static const weft_far *far;
+
+static const void *service_of(const weft_host *host, const char *name, void **self)
+{
+    (void)host;
+    *self = NULL;
+    return strcmp(name, "far") == 0 ? far : NULL;
+}
+
 /* Creates and opens the plugin with these lines in [cpu]. */
 static weft_status begin(session *s, const char *lines, int threads)
 {
@@ -42,6 +52,7 @@ static weft_status begin(session *s, const char *lines, int threads)
         return status;
     s->host.threads = threads;
     s->host.ranks = 1;
+    s->host.service = service_of;
     status = created_init(&cpu_LTX_plugin, &s->host, &s->self, &s->err);
     if (status != WEFT_OK)
         return status;
@@ -324,6 +335,58 @@ static void test_peak_depends_on_how_it_is_made(void **state)
     assert_true(cpu_peak(WEFT_BF16, &queue, &host, 0) > 0.0); /* widened, so every CPU can */
 }
 
+/* Has the system been asked for large pages there? */
+static bool is_large(const void *memory)
+{
+    FILE *maps = fopen("/proc/self/smaps", "r");
+    unsigned long lo, hi;
+    char line[512];
+    bool here = false, large = false;
+    assert_non_null(maps);
+    while (fgets(line, sizeof line, maps)) {
+        if (sscanf(line, "%lx-%lx ", &lo, &hi) == 2)
+            here = (uintptr_t)memory >= lo && (uintptr_t)memory < hi;
+        else if (here && strncmp(line, "VmFlags:", 8) == 0)
+            large = strstr(line, " hg") != NULL;
+    }
+    fclose(maps);
+    return large;
+}
+
+static bool gives_large(size_t bytes)
+{
+    session s;
+    void *memory;
+    assert_int_equal(begin(&s, "", 1), WEFT_OK);
+    assert_int_equal(s.device->alloc(s.self, bytes, &memory, &s.err), WEFT_OK);
+    const bool large = is_large(memory);
+    assert_int_equal((uintptr_t)memory % (bytes < 4096 ? 64 : 4096), 0);
+    for (size_t i = 0; i < bytes; i++)
+        assert_false(((char *)memory)[i]);
+    s.device->free(s.self, memory, bytes);
+    end(&s);
+    return large;
+}
+
+/* They take long to come by, so only a run whose state lies on a disk pays for them. */
+static void test_large_pages(void **state)
+{
+    const size_t much = (size_t)40 << 20;
+    const weft_far disk = {.size = sizeof disk},
+                   host = {.size = sizeof host, .in_host_memory = true};
+    (void)state;
+    if (access("/sys/kernel/mm/transparent_hugepage/enabled", R_OK) != 0)
+        skip();
+    assert_false(gives_large(much));
+    far = &host;
+    assert_false(gives_large(much));
+    far = &disk;
+    assert_true(gives_large(much));
+    assert_false(gives_large(100));
+    assert_false(gives_large(8192));
+    far = NULL;
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -336,6 +399,7 @@ int main(void)
         cmocka_unit_test(test_peak_without_a_cache),
         cmocka_unit_test(test_peak_is_measured),
         cmocka_unit_test(test_peak_depends_on_how_it_is_made),
+        cmocka_unit_test(test_large_pages),
     };
     return cmocka_run_group_tests_name("cpu_device", tests, NULL, NULL);
 }
