@@ -297,6 +297,8 @@ void metrics_add_summary(weft_text *text, const weft_run_view *run, const metric
     add_bytes(text, (double)memory->base);
     weft_text_add(text, ", planned ");
     add_bytes(text, (double)memory->planned);
+    if (run->ranks > 1) /* several may be one process, whose peak is all of theirs */
+        weft_text_print(text, " for rank %d", run->rank);
     weft_text_add(text, ")");
 }
 

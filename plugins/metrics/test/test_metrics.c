@@ -469,6 +469,14 @@ static void summaries(void **state)
                         "1.4 MiB (weft itself and data 684 KiB, planned 1.0 MiB)\n");
     end(f);
     weft_text_clear(&f->lines);
+    assert_int_equal(begin(f, "[metrics]\nevery = 0\n", false), WEFT_OK);
+    assert_int_equal(event(f, WEFT_EVENT_STEP_END, step_view(30)), WEFT_OK);
+    run.ranks = 4;
+    assert_int_equal(event(f, WEFT_EVENT_STOP, run), WEFT_OK);
+    assert_non_null(strstr(weft_text_get(&f->lines), ", planned 1.0 MiB for rank 0)\n"));
+    run.ranks = 1;
+    end(f);
+    weft_text_clear(&f->lines);
     assert_int_equal(begin(f, "[metrics]\n", false), WEFT_OK);
     run.status = WEFT_ERR_STOPPED;
     assert_int_equal(event(f, WEFT_EVENT_STOP, run), WEFT_OK);
