@@ -106,13 +106,19 @@ static bool is_crowded(const cpu_matmul_shape *s)
 
 /* Such a gradient, of a weight so small that it would be cut into slices, oneDNN makes at 0.5 to
  * 0.95 times the rate of tiles (AVX2, 128 x 512 to 2048 x 256 elements, 512 to 4,096 rows); larger
- * ones, others, and the other products, it makes at 1.05 to 1.4 times. It is the weight's size that
- * decides, not how many rows there are. */
+ * ones, others, and the other products, it makes at 1.05 to 1.4 times. Of weights that a second
+ * cache holds it is neither faster nor slower (AVX2, steps of models of width 64 and 128), and
+ * makes code for each size first: half of the processor's time of a run of two small steps. It is
+ * the weight's size that decides, not how many rows there are. */
+enum { FEW = 1 << 16 };
+
 bool cpu_product_is_tiled(const weft_call *call, const cpu_matmul_shape *s)
 {
+    if (s->ab != WEFT_F32)
+        return cpu_product_is_widened(call, s);
     const bool dw = s->a_row == 1 && s->b_col == 1;
-    return cpu_product_is_widened(call, s) ||
-           (s->ab == WEFT_F32 && dw && is_crowded(s) && cpu_sliced_is_cut(s));
+    const int64_t weight = dw ? s->m * s->n : s->n * s->k;
+    return weight <= FEW || (dw && is_crowded(s) && cpu_sliced_is_cut(s));
 }
 
 /* With few rows, as a text is written, a product is reading weights: a byte takes as long as some

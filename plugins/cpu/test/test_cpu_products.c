@@ -13,13 +13,13 @@
 
 #include <string.h>
 
-/* Two slices and four, of rows and of columns, the last one shorter. */
+/* Two slices and four, of rows and of columns, the last one shorter; weights that are not few. */
 static void test_sliced_products(void **state)
 {
     (void)state;
-    trial_linear(530, 129, 40, WEFT_F32, WEFT_F32);
+    trial_linear(530, 129, 520, WEFT_F32, WEFT_F32);
     trial_linear(40, 530, 129, WEFT_F32, WEFT_F32);
-    trial_linear(130, 151, 70, WEFT_F32, WEFT_F32);
+    trial_linear(130, 151, 470, WEFT_F32, WEFT_F32);
 }
 
 /* More than one tile in every direction, with rests; and gradients of weights that are tiled. */
@@ -27,6 +27,8 @@ static void test_tiled_products(void **state)
 {
     (void)state;
     trial_linear(512, 300, 40, WEFT_F32, WEFT_F32);
+    trial_linear(290, 256, 256, WEFT_F32, WEFT_F32);
+    trial_linear(1, 1, 1, WEFT_F32, WEFT_F32);
     trial_linear(130, 512, 270, WEFT_F32, WEFT_F32);
     trial_linear(300, 530, 5, WEFT_BF16, WEFT_BF16);
     trial_linear(150, 270, 531, WEFT_BF16, WEFT_F32);
