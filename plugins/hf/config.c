@@ -15,15 +15,14 @@ static weft_status other_model(const char *folder, const char *type, const char 
     char right[64];
     hf_plugin_of(type, right);
     if (strcmp(right, plugin) == 0)
-        return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
-                         "%s: 'model_type' is '%s', and the plugin %s does not say how such a "
+        return hf_refuse(err, folder,
+                         "'model_type' is '%s', and the plugin %s does not say how such a "
                          "model's files are read",
-                         folder, type, plugin);
-    if (tables->plugins)
-        return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
-                         "%s: 'model_type' is '%s', which the plugin %s does not read", folder,
                          type, plugin);
-    return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
+    if (tables->plugins)
+        return hf_refuse(err, folder, "'model_type' is '%s', which the plugin %s does not read",
+                         type, plugin);
+    return hf_refuse(err, NULL,
                      "%s holds a model of the plugin %s, but the run's is of %s; `weft convert "
                      "--settings %s` prints an INI for it",
                      folder, right, plugin, folder);
@@ -77,7 +76,7 @@ static bool is_before_5(const hf_reader *r)
 static void settle_behind(const char *folder, hf_model *m)
 {
     const int64_t n = hf_model_int(m, m->form->behind);
-    if (n < 1 || hf_view_has_block(folder, m, hf_model_blocks(m) - 1))
+    if (n < 1 || hf_files_have_block(folder, m, hf_model_blocks(m) - 1))
         return;
     weft_text_print(&m->notes,
                     "config.json says that %lld block%s behind the last ([%s] %s); the files have "
@@ -119,31 +118,28 @@ weft_status hf_refuse_metas(const char *folder, weft_error *err)
     if (!hf_has_file(folder, "params.json") && !hf_has_file(folder, "consolidated.00.pth") &&
         !hf_has_file(folder, "consolidated.safetensors"))
         return WEFT_OK;
-    return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
-                     "%s: these are Meta's own files (params.json, consolidated.*), whose q and k "
+    return hf_refuse(err, folder,
+                     "these are Meta's own files (params.json, consolidated.*), whose q and k "
                      "are in another order; take the same model's Hugging Face folder, which has "
-                     "config.json and *.safetensors",
-                     folder);
+                     "config.json and *.safetensors");
 }
 
 static weft_status no_config(const char *folder, weft_error *err)
 {
     struct stat st;
     if (stat(folder, &st) != 0)
-        return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE, "%s: there is no such folder", folder);
+        return hf_refuse(err, folder, "there is no such folder");
     if (!S_ISDIR(st.st_mode))
-        return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
-                         "%s: is a file; name the folder that holds config.json", folder);
+        return hf_refuse(err, folder, "is a file; name the folder that holds config.json");
     weft_status s = hf_refuse_metas(folder, err);
     if (s)
         return s;
     if (hf_has_file(folder, "model_index.json"))
-        return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
-                         "%s: holds several models of diffusers'; name the one to be read, "
+        return hf_refuse(err, folder,
+                         "holds several models of diffusers'; name the one to be read, "
                          "%s/transformer",
-                         folder, folder);
-    return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
-                     "%s: has no config.json, so it is not a Hugging Face folder", folder);
+                         folder);
+    return hf_refuse(err, folder, "has no config.json, so it is not a Hugging Face folder");
 }
 
 weft_status hf_config_check(const char *folder, weft_error *err)

@@ -5,6 +5,15 @@
 #include <math.h>
 #include <weft/files.h>
 
+weft_status hf_refuse(weft_error *err, const char *of, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    weft_status s = weft_vfail(err, WEFT_ERR_INPUT, (weft_where){of, 0}, format, args);
+    va_end(args);
+    return s;
+}
+
 void hf_complain(hf_reader *r, const char *format, ...)
 {
     va_list args;
@@ -33,8 +42,7 @@ weft_status hf_read_json(const char *path, json_t **out, weft_error *err)
         s = weft_fail(err, WEFT_ERR_INPUT, ((weft_where){path, where.line > 0 ? where.line : 0}),
                       "is not JSON: %s", where.text);
     else if (!s && !json_is_object(*out))
-        s = weft_fail(err, WEFT_ERR_INPUT, ((weft_where){path, 0}), "holds %s; expected an object",
-                      hf_json_type(*out));
+        s = hf_refuse(err, path, "holds %s; expected an object", hf_json_type(*out));
     return s;
 }
 

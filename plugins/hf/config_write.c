@@ -101,34 +101,31 @@ static bool add_rope(json_t *root, const hf_model *m)
     return json_object_set_new(root, "rope_theta", json_real(theta)) == 0 && ok;
 }
 
-/* Transformers 5 reads dtype, those before it torch_dtype. */
-static bool add_dtype(json_t *root, weft_dtype dtype)
+static const char *name_of(weft_dtype dtype)
 {
-    static const char *const names[WEFT_DTYPES] = {
-        [WEFT_F32] = "float32", [WEFT_F64] = "float64", [WEFT_BF16] = "bfloat16"};
-    const char *name = (unsigned)dtype < WEFT_DTYPES && names[dtype] ? names[dtype] : "float32";
-    return json_object_set_new(root, "dtype", json_string(name)) == 0 &&
-           json_object_set_new(root, "torch_dtype", json_string(name)) == 0;
+    return dtype == WEFT_F64 ? "float64" : dtype == WEFT_BF16 ? "bfloat16" : "float32";
 }
 
-static bool add_ids(json_t *root, const hf_model *m)
+static json_t *id_of(int64_t id)
 {
-    json_t *bos = m->bos >= 0 ? json_integer(m->bos) : json_null(),
-           *eos = m->eos >= 0 ? json_integer(m->eos) : json_null();
-    bool has_bos =
-        json_object_set_new(root, "bos_token_id", bos) == 0; /* both are taken over, or freed */
-    return json_object_set_new(root, "eos_token_id", eos) == 0 && has_bos;
+    return id >= 0 ? json_integer(id) : json_null();
+}
+
+/* Transformers 5 reads dtype, those before it torch_dtype. */
+static json_t *head_of(const hf_model *m, weft_dtype dtype)
+{
+    if (m->form->diffusers)
+        return json_pack("{s:s}", "_class_name", m->form->type);
+    return json_pack("{s:[s], s:s, s:o, s:o, s:s, s:s}", "architectures", m->form->architecture,
+                     "model_type", m->form->type, "bos_token_id", id_of(m->bos), "eos_token_id",
+                     id_of(m->eos), "dtype", name_of(dtype), "torch_dtype", name_of(dtype));
 }
 
 weft_status hf_config_write(const char *folder, const hf_model *m, weft_dtype dtype,
                             weft_error *err)
 {
-    json_t *root = m->form->diffusers
-                       ? json_pack("{s:s}", "_class_name", m->form->type)
-                       : json_pack("{s:[s], s:s}", "architectures", m->form->architecture,
-                                   "model_type", m->form->type);
-    bool ok = root && add_keys(root, m->form->keys, m) && (!m->form->rope || add_rope(root, m)) &&
-              (m->form->diffusers || (add_ids(root, m) && add_dtype(root, dtype)));
+    json_t *root = head_of(m, dtype);
+    const bool ok = add_keys(root, m->form->keys, m) && (!m->form->rope || add_rope(root, m));
     weft_status s =
         hf_write_json(ok ? root : NULL, JSON_SORT_KEYS, "\n", folder, "config.json", err);
     json_decref(root);

@@ -62,18 +62,17 @@ static weft_status read_arguments(arguments *a, int argc, char **argv, weft_erro
     if (a->dtype)
         a->o.dtype = weft_dtype_find(a->dtype);
     if (a->size && !(a->o.max_shard = read_size(a->size)))
-        s = weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
-                      "--max-shard-size %s: expected a size, such as 5GB", a->size);
+        s = hf_refuse(err, NULL, "--max-shard-size %s: expected a size, such as 5GB", a->size);
     if (a->settings && a->o.from)
-        s = weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
-                      "--settings prints an INI and converts nothing: leave '%s' out", a->o.from);
+        s = hf_refuse(err, NULL, "--settings prints an INI and converts nothing: leave '%s' out",
+                      a->o.from);
     if (!a->settings && !a->o.to)
-        s = weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
+        s = hf_refuse(err, NULL,
                       "weft convert takes two folders, FROM and TO; weft convert --help says more");
     return s;
 }
 
-/* ---- the two ways ---- */
+/* ---- a conversion ---- */
 
 /* A target inside the source, or around it, would be read and replaced at once. */
 static weft_status check_apart(const hf_options *o, weft_error *err)
@@ -83,16 +82,16 @@ static weft_status check_apart(const hf_options *o, weft_error *err)
         return WEFT_OK; /* what is not there is refused elsewhere, or made */
     size_t n = strlen(to);
     if (strncmp(from, to, n) == 0 && (!from[n] || from[n] == '/' || n == 1))
-        return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
-                         "%s: is the source, or holds it; name another target", o->to);
+        return hf_refuse(err, o->to, "is the source, or holds it; name another target");
     return WEFT_OK;
 }
 
-/* Why a conversion was refused that the flag would have let pass. */
-static weft_status advise(const hf_options *o, const hf_extras *extras, weft_status s,
-                          weft_error *err)
+/* What FROM is, its tensors and all. */
+static weft_status open_source(const hf_options *o, bool hugging, hf_source *from, weft_error *err)
 {
-    if (s && o->extra == HF_EXTRA_REFUSE && extras->n)
+    weft_status s = hugging ? hf_folder_open(from, o->from, &o->tables, o->extra, err)
+                            : hf_checkpoint_open(from, o->from, &o->tables, o->extra, err);
+    if (s && o->extra == HF_EXTRA_REFUSE && from->n_extras)
         weft_fail(
             err, s, WEFT_NOWHERE,
             "tensors that do not belong to the model: --extra leave-out leaves them out, --extra "
@@ -100,41 +99,32 @@ static weft_status advise(const hf_options *o, const hf_extras *extras, weft_sta
     return s;
 }
 
-static weft_status report(const hf_options *o, const char *what, int tensors, int64_t bytes)
+static void report(const hf_options *o, const hf_source *from, int64_t bytes)
 {
     weft_log_print(o->host->log, WEFT_LOG_INFO, "\r");
-    weft_log_print(o->host->log, WEFT_LOG_INFO, "%s: %s, %d tensors, %.*f MB", o->to, what, tensors,
-                   bytes < 10000000 ? 2 : 0, (double)bytes / 1e6);
-    return WEFT_OK;
+    weft_log_print(o->host->log, WEFT_LOG_INFO, "%s: %s, %d tensors, %.*f MB", o->to,
+                   from->ours ? "a Hugging Face folder" : "a checkpoint of weft's",
+                   from->map.n + from->n_extras, bytes < 10000000 ? 2 : 0, (double)bytes / 1e6);
 }
 
-static weft_status to_weft(const hf_options *o, hf_place *place, weft_error *err)
+static weft_status convert(const hf_options *o, bool hugging, weft_error *err)
 {
-    hf_view from;
+    hf_source from;
+    hf_place place = {0};
     int64_t bytes = 0;
-    weft_status s =
-        advise(o, &from.extras, hf_view_open(&from, o->from, &o->tables, o->extra, err), err);
+    weft_status s = check_apart(o, err);
+    if (s)
+        return s;
+    s = open_source(o, hugging, &from, err);
     if (!s)
         hf_print_notes(&from.model, o->host->log);
-    s = s ? s : hf_place_begin(place, o->to, o->force, err);
-    s = s ? s : hf_import(o, &from, place->temporary, &bytes, err);
-    s = s ? s : hf_place_commit(place, err);
-    s = s ? s : report(o, "a checkpoint of weft's", from.map.n + from.extras.n, bytes);
-    hf_view_close(&from);
-    return s;
-}
-
-static weft_status to_hf(const hf_options *o, hf_place *place, weft_error *err)
-{
-    hf_checkpoint from;
-    int64_t bytes = 0;
-    weft_status s =
-        advise(o, &from.extras, hf_checkpoint_open(&from, o->from, &o->tables, o->extra, err), err);
-    s = s ? s : hf_place_begin(place, o->to, o->force, err);
-    s = s ? s : hf_export(o, &from, place->temporary, &bytes, err);
-    s = s ? s : hf_place_commit(place, err);
-    s = s ? s : report(o, "a Hugging Face folder", from.map.n + from.extras.n, bytes);
-    hf_checkpoint_close(&from);
+    s = s ? s : hf_place_begin(&place, o->to, o->force, err);
+    s = s ? s : hf_write(o, &from, place.temporary, &bytes, err);
+    s = s ? s : hf_place_commit(&place, err);
+    if (!s)
+        report(o, &from, bytes);
+    hf_source_close(&from);
+    hf_place_end(&place);
     return s;
 }
 
@@ -162,14 +152,9 @@ static weft_status run(const weft_command_host *host, int argc, char **argv, wef
                    (hf_is_folder(a.o.from) || hf_has_file(a.o.from, "params.json") ||
                     hf_has_file(a.o.from, "model_index.json"));
     if (a.target && strcmp(a.target, hugging ? "hf" : "weft") == 0)
-        return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE, "%s: is %s already", a.o.from,
+        return hf_refuse(err, a.o.from, "is %s already",
                          hugging ? "a Hugging Face folder" : "weft's");
-    hf_place place = {0};
-    s = check_apart(&a.o, err);
-    if (!s)
-        s = hugging ? to_weft(&a.o, &place, err) : to_hf(&a.o, &place, err);
-    hf_place_end(&place);
-    return s;
+    return convert(&a.o, hugging, err);
 }
 
 const weft_command hf_convert = {

@@ -10,6 +10,9 @@
 
 enum { HF_NAME = 160 }; /* of a tensor, with its numbers */
 
+/* An input error of a file or a folder; NULL: of none. */
+weft_status hf_refuse(weft_error *err, const char *of, const char *format, ...) WEFT_PRINTF(3, 4);
+
 /* ---- a model ---- */
 
 /* Where tables are asked for. */
@@ -141,9 +144,6 @@ typedef struct hf_map {
     int n_copies;
 } hf_map;
 
-/* A list with room for one more; NULL: out of memory. */
-void *hf_more(void *list, int n, int *capacity, size_t size);
-
 /* What it is stored as where the user wants `wanted`, WEFT_DTYPES: as it is. */
 weft_dtype hf_dtype(const hf_tensor *t, weft_dtype wanted, weft_dtype is);
 /* Not the one that ends a table. */
@@ -156,20 +156,19 @@ int64_t hf_model_blocks(const hf_model *m);
 weft_status hf_map_create(const hf_model *m, hf_map *map, weft_error *err);
 void hf_map_release(hf_map *map);
 const hf_tensor *hf_map_find(const hf_map *map, const char *name);
-bool hf_map_is_turned(const hf_map *map); /* some of it */
 int hf_parts(const hf_tensor *t);
 /* Does each index of its first dim have a tensor of its own there? */
 bool hf_is_stacked(const hf_tensor *t);
-/* How many tensors of Hugging Face's it lies in: 1, or as many as its first dim is long. */
-int64_t hf_files(const hf_tensor *t);
+/* How many tensors it lies in, in a folder or in a checkpoint (ours): there 1. */
+int64_t hf_files(const hf_tensor *t, bool ours);
 /* What a row's tensor is called in files, a pattern. */
 static inline const char *hf_file_of(const weft_hf_tensor *row)
 {
     return row->file ? row->file : row->name;
 }
 /* The name of the i-th of these, and the shape that each has; returns its dims. */
-void hf_file_name(const hf_tensor *t, int64_t i, char name[HF_NAME]);
-int hf_file_shape(const hf_model *m, const hf_tensor *t, int64_t size[WEFT_MAX_DIMS]);
+void hf_file_name(const hf_tensor *t, int64_t i, bool ours, char name[HF_NAME]);
+int hf_file_shape(const hf_model *m, const hf_tensor *t, bool ours, int64_t size[WEFT_MAX_DIMS]);
 /* Where a part begins along its dim, in the tensor that it is a part of. */
 int64_t hf_part_begin(const hf_model *m, const hf_tensor *t);
 /* How the folder's files of tensors are called before numbers and ".safetensors". */
@@ -186,116 +185,55 @@ bool hf_is_ignored(const hf_model *m, const char *name);
 const char *hf_shape(char text[HF_NAME], const int64_t *size, int n);
 /* t NULL: false. */
 bool hf_has_shape(const weft_stored *t, const int64_t *size, int n);
-/* A whole tensor. */
-weft_piece hf_piece(const char *name, weft_dtype dtype, const int64_t *size, int n_dims);
+/* ---- what is read (files.c, source.c, boxes.c, checkpoint.c) ---- */
 
-/* ---- files of tensors (write.c) ---- */
-
-/* What is to be written, and how it is read. */
-typedef struct hf_output {
-    const weft_command_host *host;
-    const char *folder;
-    bool ours;          /* as a checkpoint's, not as Hugging Face's */
-    bool turned;        /* some are read turned */
-    const char *stem;   /* of the files' names, of Hugging Face's */
-    weft_piece *pieces; /* [n]: the model's own, then others, which are copied from `extras` */
-    int own, n;
-    weft_folder *extras;
-    /* The box [lo, lo + size) of an own piece, dense, as its dtype. */
-    weft_status (*read)(void *self, int piece, const int64_t *lo, const int64_t *size, void *to,
-                        weft_error *err);
-    /* A file is there, with n pieces from `first` on. */
-    weft_status (*note)(void *self, const char *name, int first, int n, const weft_sums *sums,
-                        weft_error *err);
-    void *self;
-} hf_output;
-
-/* Files of at most max_shard bytes each (or one tensor). *bytes: of tensors. */
-weft_status hf_output_write(const hf_output *out, int64_t max_shard, int64_t *bytes,
-                            weft_error *err);
-
-/* How they are shared out. */
-typedef struct hf_shards {
-    int *first; /* [n + 1]: pieces first[i] .. first[i + 1] - 1 are in file i */
-    int n;
-    int64_t bytes; /* of all */
-} hf_shards;
-
-weft_status hf_shards_init(hf_shards *s, const weft_piece *pieces, int n, int64_t max_shard,
-                           weft_error *err);
-void hf_shards_release(hf_shards *s);
-
-/* ---- tensors that are not the model's own (extra.c) ---- */
-
+/* What becomes of tensors that are not the model's own. */
 typedef enum hf_extra { HF_EXTRA_REFUSE, HF_EXTRA_LEAVE_OUT, HF_EXTRA_EXPORT } hf_extra;
 
-typedef struct hf_extras {
-    const weft_stored **list;
-    int n, capacity;
-} hf_extras;
-
 enum { HF_MOST_NAMED = 20 }; /* tensors of one complaint */
-/* Of n tensors those that were not named. what: "are missing" */
-void hf_say_more(int n, const char *what, weft_where at, weft_error *err);
-weft_status hf_extras_add(hf_extras *x, const weft_stored *t, weft_error *err);
-/* All are there: names them, forgets them, or makes sure that they can be written. where: for
- * messages. */
-weft_status hf_extras_settle(hf_extras *x, hf_extra how, const char *where, weft_error *err);
-void hf_extras_release(hf_extras *x);
-/* Behind the model's own pieces, of which there are out->n: under the same names; if they are of
- * floats, of dtype `wanted` (WEFT_DTYPES: as stored). */
-void hf_extras_append(const hf_extras *x, weft_dtype wanted, weft_folder *folder, hf_output *out);
 
-/* ---- a Hugging Face folder with its tensors (view.c) ---- */
-
-typedef struct hf_view {
+typedef struct hf_source {
     const char *path;
+    bool ours; /* a checkpoint of weft's; else a Hugging Face folder */
     hf_model model;
     hf_map map;
     weft_folder *folder;
     bool bare; /* files call tensors so without the prefix */
-    hf_extras extras;
-} hf_view;
+    const weft_stored **extras;
+    int n_extras;
+    weft_manifest manifest; /* of a checkpoint */
+} hf_source;
 
-/* Opens config.json, the index and the files, and compares names and shapes: every tensor that is
- * missing, strange or of another shape at once. Close in every case. */
-weft_status hf_view_open(hf_view *v, const char *folder, const hf_tables *tables, hf_extra extra,
-                         weft_error *err);
-/* Do the files have any tensor of this block? True, too, where they cannot be read. */
-bool hf_view_has_block(const char *folder, const hf_model *m, int64_t block);
-void hf_view_close(hf_view *v);
-/* The box [lo, lo + size) of weft's parameter map.list[i], dense, as elements of dtype. Where files
- * have it once more, the same box there must be equal. */
-weft_status hf_view_read(hf_view *v, int i, const int64_t *lo, const int64_t *size,
-                         weft_dtype dtype, void *to, weft_error *err);
-weft_dtype hf_view_dtype(const hf_view *v, int i);
-
-/* to[j][i] = from[i][j], i < rows, j < columns, of elements of `bytes` bytes. */
-void hf_transpose(const void *from, int64_t rows, int64_t columns, void *to, size_t bytes);
-
-/* ---- weft's checkpoints (checkpoint.c) ---- */
-
-typedef struct hf_checkpoint {
-    hf_model model;
-    hf_map map;
-    weft_folder *folder;
-    weft_manifest manifest;
-    hf_extras extras;
-} hf_checkpoint;
-
+/* Both compare names and shapes: every tensor that is missing, strange or of another shape is said
+ * at once. Close in every case. A folder: config.json, the index and the files. */
+weft_status hf_folder_open(hf_source *x, const char *folder, const hf_tables *tables,
+                           hf_extra extra, weft_error *err);
 /* path: a checkpoint, or a run folder, whose latest is taken. What is read is compared with the
- * manifest's sums. Close in every case. */
-weft_status hf_checkpoint_open(hf_checkpoint *c, const char *path, const hf_tables *tables,
+ * manifest's sums. */
+weft_status hf_checkpoint_open(hf_source *x, const char *path, const hf_tables *tables,
                                hf_extra extra, weft_error *err);
-void hf_checkpoint_close(hf_checkpoint *c);
-/* A file of a checkpoint, for its manifest. */
-weft_status hf_manifest_file(json_t *files, const char *name, const weft_sums *sums,
-                             weft_error *err);
-/* Steals files. */
-weft_status hf_manifest_write(const char *folder, const hf_model *m, json_t *files,
-                              weft_error *err);
+/* The last step of both: by its model and its files. */
+weft_status hf_source_match(hf_source *x, hf_extra extra, weft_error *err);
+void hf_source_close(hf_source *x);
+/* The name of the i-th tensor that t lies in. */
+void hf_source_name(const hf_source *x, const hf_tensor *t, int64_t i, char name[HF_NAME]);
+weft_dtype hf_source_dtype(const hf_source *x, const hf_tensor *t);
+/* The box [lo, lo + size) of t, one of map.list, out of a folder, dense, as elements of dtype.
+ * Where files have it once more, the same box there must be equal. */
+weft_status hf_source_read(const hf_source *x, const hf_tensor *t, const int64_t *lo,
+                           const int64_t *size, weft_dtype dtype, void *to, weft_error *err);
+/* Out of a checkpoint, of the tensor of Hugging Face's that t is the first part of, and of several
+ * the index-th. */
+weft_status hf_source_read_file(const hf_source *x, const hf_tensor *t, int64_t index,
+                                const int64_t *lo, const int64_t *size, weft_dtype dtype, void *to,
+                                weft_error *err);
 
-/* ---- writing (export.c, import.c, place.c) ---- */
+weft_status hf_files_open(const char *folder, const hf_model *m, weft_folder **out,
+                          weft_error *err);
+/* Do the files have any tensor of this block? True, too, where they cannot be read. */
+bool hf_files_have_block(const char *folder, const hf_model *m, int64_t block);
+
+/* ---- writing (write.c, checkpoint.c, place.c) ---- */
 
 typedef struct hf_options {
     const weft_command_host *host;
@@ -307,11 +245,16 @@ typedef struct hf_options {
     hf_extra extra;
 } hf_options;
 
-/* Both write into an existing empty folder. *bytes: of tensors. */
-weft_status hf_export(const hf_options *o, hf_checkpoint *from, const char *folder, int64_t *bytes,
-                      weft_error *err);
-weft_status hf_import(const hf_options *o, hf_view *from, const char *folder, int64_t *bytes,
-                      weft_error *err);
+/* A checkpoint as a folder, or a folder as a checkpoint, into an existing empty folder. *bytes: of
+ * tensors. */
+weft_status hf_write(const hf_options *o, const hf_source *from, const char *folder, int64_t *bytes,
+                     weft_error *err);
+/* Of n pieces those from `first` on go into one file until there would be more than `most` bytes:
+ * where the next one begins. */
+int hf_end_of_file(const weft_piece *pieces, int n, int first, int64_t most);
+/* files: as weft_manifest_file_print has them. */
+weft_status hf_manifest_write(const char *folder, const hf_model *m, const weft_text *files,
+                              weft_error *err);
 
 /* Files are made in a folder beside TO, which takes TO's place once everything is written. */
 typedef struct hf_place {
@@ -339,11 +282,11 @@ weft_status hf_copy_file(const char *from, const char *name, const char *to, con
 weft_status hf_tokens_settings(const char *folder, const hf_model *m, weft_text *ini,
                                weft_error *err);
 /* The ids of bos and eos that c->model lacks, from the checkpoint's tokenizer. */
-weft_status hf_tokens_find(hf_checkpoint *c, weft_error *err);
+weft_status hf_tokens_find(hf_source *c, weft_error *err);
 /* After hf_copy_files: the tokenizer as tokenizer.json, whatever it was called. Byte for byte,
  * unless Transformers would begin prompts otherwise than the run's documents begin, or end texts
  * with another token: then with the run's. */
-weft_status hf_tokens_write(const hf_checkpoint *c, const char *folder, weft_error *err);
+weft_status hf_tokens_write(const hf_source *c, const char *folder, weft_error *err);
 
 /* ---- hf.c's parts ---- */
 

@@ -25,9 +25,9 @@ typedef struct comparison {
 
 static void refuse(comparison *c, const char *key, const char *has, const char *want)
 {
-    weft_status s = weft_fail(c->err, WEFT_ERR_INPUT, WEFT_NOWHERE,
-                              "[%s] %s = %s, but config.json in %s says %s: set [%s] %s = %s",
-                              c->section, key, has, c->folder, want, c->section, key, want);
+    weft_status s =
+        hf_refuse(c->err, NULL, "[%s] %s = %s, but config.json in %s says %s: set [%s] %s = %s",
+                  c->section, key, has, c->folder, want, c->section, key, want);
     c->status = c->status ? c->status : s;
 }
 
@@ -62,24 +62,23 @@ static weft_status compare_settings(const hf_model *m, const weft_state_view *st
 }
 
 /* A parameter, or a buffer that files have, too. */
-static const hf_tensor *in_files(const hf_view *v, const weft_state_tensor *t)
+static const hf_tensor *in_files(const hf_source *v, const weft_state_tensor *t)
 {
     return t->moment && !t->buffer ? NULL : hf_map_find(&v->map, t->name);
 }
 
-static weft_status wrong_shape(const weft_state_tensor *t, const hf_tensor *has, const hf_view *v,
+static weft_status wrong_shape(const weft_state_tensor *t, const hf_tensor *has, const hf_source *v,
                                weft_error *err)
 {
     char run[HF_NAME], folder[HF_NAME];
-    return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
-                     "'%s' is %s in the run and %s in %s, by the table of plugin %s ([%s])",
-                     t->name, hf_shape(run, t->tensor.whole, t->tensor.n_dims),
-                     hf_shape(folder, has->size, has->n_dims), v->path, v->model.table->plugin,
-                     has->row->shape);
+    return hf_refuse(
+        err, NULL, "'%s' is %s in the run and %s in %s, by the table of plugin %s ([%s])", t->name,
+        hf_shape(run, t->tensor.whole, t->tensor.n_dims), hf_shape(folder, has->size, has->n_dims),
+        v->path, v->model.table->plugin, has->row->shape);
 }
 
 /* What lies behind the last block of the folder. */
-static int count_behind(const hf_view *v)
+static int count_behind(const hf_source *v)
 {
     int n = 0;
     for (int i = 0; i < v->map.n; i++)
@@ -87,7 +86,8 @@ static int count_behind(const hf_view *v)
     return n;
 }
 
-static weft_status compare_tensors(const hf_view *v, const weft_state_view *state, weft_error *err)
+static weft_status compare_tensors(const hf_source *v, const weft_state_view *state,
+                                   weft_error *err)
 {
     weft_status s = WEFT_OK;
     int found = 0;
@@ -97,7 +97,7 @@ static weft_status compare_tensors(const hf_view *v, const weft_state_view *stat
         bool fits = has && has->n_dims == t->tensor.n_dims;
         found += has != NULL;
         if (!has && !t->moment && !hf_is_behind(&v->model, t->name))
-            s = weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
+            s = hf_refuse(err, NULL,
                           "the run has a parameter '%s', which %s has not, by the table of plugin "
                           "%s",
                           t->name, v->path, v->model.table->plugin);
@@ -107,14 +107,13 @@ static weft_status compare_tensors(const hf_view *v, const weft_state_view *stat
             s = wrong_shape(t, has, v, err);
     }
     if (!s && found != v->map.n && found != v->map.n - count_behind(v))
-        s = weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE, "the run has %d parameters, %s has %d",
-                      found, v->path, v->map.n);
+        s = hf_refuse(err, NULL, "the run has %d parameters, %s has %d", found, v->path, v->map.n);
     return s;
 }
 
 /* Blocks behind the last, as modules of multi-token prediction, which a run may leave out, as one
  * does that only writes text, and a folder may have none of. */
-static weft_status settle_behind(hf_view *v, const weft_state_view *state, bool new,
+static weft_status settle_behind(hf_source *v, const weft_state_view *state, bool new,
                                  weft_error *err)
 {
     const hf_model *m = &v->model;
@@ -130,14 +129,14 @@ static weft_status settle_behind(hf_view *v, const weft_state_view *state, bool 
     v->map.n_copies = 0; /* of theirs */
     if (!has || new)
         return WEFT_OK;
-    return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
+    return hf_refuse(err, NULL,
                      "[%s] %s = %s, but %s has no such blocks: set [%s] %s = 0, or [hf] "
                      "missing_modules = new, and they begin as those of a new run",
                      m->table->plugin, key, setting(state, m->table->plugin, key), v->path,
                      m->table->plugin, key);
 }
 
-static weft_status check(hf_view *v, const weft_state_view *state, bool new, weft_error *err)
+static weft_status check(hf_source *v, const weft_state_view *state, bool new, weft_error *err)
 {
     weft_status behind = settle_behind(v, state, new, err),
                 settings = compare_settings(&v->model, state, v->path, err),
@@ -150,27 +149,26 @@ static weft_status check(hf_view *v, const weft_state_view *state, bool new, wef
 static weft_status read_box(void *view, const weft_state_tensor *t, const int64_t *lo,
                             const int64_t *size, void *to, weft_error *err)
 {
-    hf_view *v = view;
-    const hf_tensor *entry = hf_map_find(&v->map, t->name);
-    return hf_view_read(v, (int)(entry - v->map.list), lo, size, t->tensor.dtype, to, err);
+    const hf_source *v = view;
+    return hf_source_read(v, hf_map_find(&v->map, t->name), lo, size, t->tensor.dtype, to, err);
 }
 
 static weft_status load(void *self, const weft_state_view *state, bool *loaded, weft_error *err)
 {
     const hf_plugin *plugin = self;
     const char *folder = weft_params_text(plugin->host->params, "load");
-    hf_view v;
+    hf_source v;
     *loaded = false;
     if (!*folder)
         return WEFT_OK;
     const hf_tables tables = hf_run_tables(plugin->host);
     if (!tables.own)
-        return weft_fail(
-            err, WEFT_ERR_INPUT, WEFT_NOWHERE,
+        return hf_refuse(
+            err, NULL,
             "[hf] load: the run's model%s%s does not say how it lies in Hugging Face's "
             "files (<weft/hf.h>), so none can be read",
             state->model ? ", of the plugin " : "", state->model ? state->model : "");
-    weft_status s = hf_view_open(&v, folder, &tables, HF_EXTRA_REFUSE, err);
+    weft_status s = hf_folder_open(&v, folder, &tables, HF_EXTRA_REFUSE, err);
     s = s ? s
           : check(&v, state, weft_params_is(plugin->host->params, "missing_modules", "new"), err);
     int n = 0;
@@ -184,7 +182,7 @@ static weft_status load(void *self, const weft_state_view *state, bool *loaded, 
         weft_log_print(plugin->host->log, WEFT_LOG_INFO, "loaded %d parameters from %s", n, folder);
     }
     *loaded = !s;
-    hf_view_close(&v);
+    hf_source_close(&v);
     return s;
 }
 

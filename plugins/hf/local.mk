@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 noinst_LTLIBRARIES += plugins/hf/libhf.la
 plugins_hf_libhf_la_SOURCES = \
+	plugins/hf/boxes.c \
 	plugins/hf/checkpoint.c \
 	plugins/hf/config.c \
 	plugins/hf/config_form.c \
@@ -8,19 +9,17 @@ plugins_hf_libhf_la_SOURCES = \
 	plugins/hf/config_values.c \
 	plugins/hf/config_write.c \
 	plugins/hf/convert.c \
-	plugins/hf/export.c \
-	plugins/hf/extra.c \
+	plugins/hf/files.c \
 	plugins/hf/hf.c \
-	plugins/hf/import.c \
 	plugins/hf/load.c \
 	plugins/hf/map.c \
 	plugins/hf/model.c \
 	plugins/hf/place.c \
 	plugins/hf/settings.c \
 	plugins/hf/settings_read.c \
+	plugins/hf/source.c \
 	plugins/hf/table.c \
 	plugins/hf/tokens.c \
-	plugins/hf/view.c \
 	plugins/hf/write.c \
 	plugins/hf/config.h \
 	plugins/hf/hf.h

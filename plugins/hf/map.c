@@ -23,9 +23,9 @@ void hf_name(char name[HF_NAME], const char *pattern, int64_t layer, int64_t ind
     name[n] = '\0';
 }
 
-void hf_file_name(const hf_tensor *t, int64_t i, char name[HF_NAME])
+void hf_file_name(const hf_tensor *t, int64_t i, bool ours, char name[HF_NAME])
 {
-    hf_name(name, hf_file_of(t->row), t->layer, i);
+    hf_name(name, ours ? t->row->name : hf_file_of(t->row), t->layer, i);
 }
 
 /* {l} is any number. */
@@ -105,9 +105,9 @@ bool hf_is_stacked(const hf_tensor *t)
     return strstr(hf_file_of(t->row), "{x}") != NULL;
 }
 
-int64_t hf_files(const hf_tensor *t)
+int64_t hf_files(const hf_tensor *t, bool ours)
 {
-    return hf_is_stacked(t) ? t->size[0] : 1;
+    return hf_is_stacked(t) && !ours ? t->size[0] : 1;
 }
 
 const char *hf_files_stem(const hf_model *m)
@@ -134,15 +134,14 @@ int64_t hf_part_begin(const hf_model *m, const hf_tensor *t)
     return length_of_parts(m, t, t->row->part);
 }
 
-int hf_file_shape(const hf_model *m, const hf_tensor *t, int64_t size[WEFT_MAX_DIMS])
+int hf_file_shape(const hf_model *m, const hf_tensor *t, bool ours, int64_t size[WEFT_MAX_DIMS])
 {
-    const int skip = hf_is_stacked(t), n = t->n_dims - skip;
-    for (int d = 0; d < t->n_dims; d++)
-        if (d >= skip)
-            size[d - skip] = d == t->row->along && hf_parts(t) > 1
-                                 ? length_of_parts(m, t, hf_parts(t))
-                                 : t->size[d];
-    if (t->row->turned && n == 2) {
+    const int skip = hf_is_stacked(t) && !ours, n = t->n_dims - skip;
+    for (int d = 0; d < n; d++)
+        size[d] = d + skip == t->row->along && hf_parts(t) > 1 && !ours
+                      ? length_of_parts(m, t, hf_parts(t))
+                      : t->size[d + skip];
+    if (t->row->turned && n == 2 && !ours) {
         int64_t rows = size[0];
         size[0] = size[1];
         size[1] = rows;
@@ -208,23 +207,7 @@ bool hf_has_shape(const weft_stored *t, const int64_t *size, int n)
     return same;
 }
 
-weft_piece hf_piece(const char *name, weft_dtype dtype, const int64_t *size, int n_dims)
-{
-    weft_piece p = {.name = name, .dtype = dtype, .n_dims = n_dims};
-    for (int d = 0; d < n_dims; d++)
-        p.whole[d] = p.size[d] = size[d];
-    return p;
-}
-
 /* ---- the map ---- */
-
-void *hf_more(void *list, int n, int *capacity, size_t size)
-{
-    if (n < *capacity)
-        return list;
-    *capacity = *capacity ? 2 * *capacity : 64;
-    return weft_realloc(list, (size_t)*capacity * size);
-}
 
 bool hf_is_row(const weft_hf_tensor *row)
 {
@@ -263,10 +246,14 @@ static weft_status add(hf_map *map, const hf_model *m, const weft_hf_tensor *row
 {
     if (!is_wanted(m, row, layer))
         return WEFT_OK;
-    hf_tensor *more = hf_more(map->list, map->n, &map->capacity, sizeof *more);
-    if (!more)
-        return weft_fail_memory(err);
-    map->list = more;
+    if (map->n == map->capacity) {
+        const int capacity = map->capacity ? 2 * map->capacity : 64;
+        hf_tensor *more = weft_realloc(map->list, (size_t)capacity * sizeof *more);
+        if (!more)
+            return weft_fail_memory(err);
+        map->list = more;
+        map->capacity = capacity;
+    }
     hf_tensor *t = &map->list[map->n++];
     *t = (hf_tensor){.row = row, .layer = layer};
     hf_name(t->name, row->name, layer, 0);
@@ -277,27 +264,17 @@ static weft_status add(hf_map *map, const hf_model *m, const weft_hf_tensor *row
     return WEFT_OK;
 }
 
-static int by_name(const void *a, const void *b)
+/* Notes that t has this place. */
+static weft_status take_place(json_t *taken, const char *place, const hf_model *m,
+                              const hf_map *map, int i, const char *what, weft_error *err)
 {
-    return strcmp((*(const hf_tensor *const *)a)->name, (*(const hf_tensor *const *)b)->name);
-}
-
-static int by_file(const void *a, const void *b)
-{
-    const hf_tensor *x = *(const hf_tensor *const *)a, *y = *(const hf_tensor *const *)b;
-    char of_x[HF_NAME], of_y[HF_NAME];
-    hf_file_name(x, 0, of_x);
-    hf_file_name(y, 0, of_y);
-    int order = strcmp(of_x, of_y);
-    return order ? order : x->row->part - y->row->part;
-}
-
-static weft_status say_twice(const hf_model *m, const hf_tensor *x, const hf_tensor *y,
-                             const char *what, weft_error *err)
-{
+    const json_t *before = json_object_get(taken, place);
+    const hf_tensor *x = &map->list[json_integer_value(before)], *y = &map->list[i];
     char one[HF_NAME], two[HF_NAME];
-    return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
-                     "plugin '%s', its table for Hugging Face: %s: '%s' %s and '%s' %s",
+    if (!before)
+        return json_object_set_new(taken, place, json_integer(i)) == 0 ? WEFT_OK
+                                                                       : weft_fail_memory(err);
+    return hf_refuse(err, NULL, "plugin '%s', its table for Hugging Face: %s: '%s' %s and '%s' %s",
                      m->table->plugin, what, x->name, hf_shape(one, x->size, x->n_dims), y->name,
                      hf_shape(two, y->size, y->n_dims));
 }
@@ -305,20 +282,19 @@ static weft_status say_twice(const hf_model *m, const hf_tensor *x, const hf_ten
 static weft_status check_twice(const hf_model *m, const hf_map *map, weft_error *err)
 {
     weft_status s = WEFT_OK;
-    const hf_tensor **sorted = weft_alloc(((size_t)map->n + 1) * sizeof(const hf_tensor *));
-    if (!sorted)
-        return weft_fail_memory(err);
-    for (int i = 0; i < map->n; i++)
-        sorted[i] = &map->list[i];
-    qsort(sorted, (size_t)map->n, sizeof *sorted, by_name);
-    for (int i = 1; i < map->n; i++)
-        if (by_name(&sorted[i - 1], &sorted[i]) == 0)
-            s = say_twice(m, sorted[i - 1], sorted[i], "one parameter stands there twice", err);
-    qsort(sorted, (size_t)map->n, sizeof *sorted, by_file);
-    for (int i = 1; i < map->n && !s; i++)
-        if (by_file(&sorted[i - 1], &sorted[i]) == 0)
-            s = say_twice(m, sorted[i - 1], sorted[i], "two parameters lie in one tensor", err);
-    weft_free(sorted);
+    json_t *names = json_object(), *files = json_object();
+    for (int i = 0; i < map->n; i++) {
+        char file[HF_NAME], place[HF_NAME + 16];
+        hf_file_name(&map->list[i], 0, false, file);
+        snprintf(place, sizeof place, "%d %s", map->list[i].row->part, file);
+        weft_status one = take_place(names, map->list[i].name, m, map, i,
+                                     "one parameter stands there twice", err);
+        one = one ? one
+                  : take_place(files, place, m, map, i, "two parameters lie in one tensor", err);
+        s = s ? s : one;
+    }
+    json_decref(names);
+    json_decref(files);
     return s;
 }
 
@@ -383,12 +359,4 @@ const hf_tensor *hf_map_find(const hf_map *map, const char *name)
         if (strcmp(map->list[i].name, name) == 0)
             return &map->list[i];
     return NULL;
-}
-
-bool hf_map_is_turned(const hf_map *map)
-{
-    bool is = false;
-    for (int i = 0; i < map->n && !is; i++)
-        is = map->list[i].row->turned;
-    return is;
 }

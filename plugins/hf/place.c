@@ -47,22 +47,18 @@ static weft_status check_target(const char *to, bool force, weft_error *err)
     struct stat st;
     if (lstat(to, &st) != 0)
         return errno == ENOENT ? WEFT_OK
-                               : weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
-                                           "cannot look at %s: %s", to, strerror(errno));
+                               : hf_refuse(err, NULL, "cannot look at %s: %s", to, strerror(errno));
     int n = count_entries(to);
     if (n < 0)
-        return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
-                         "%s: it exists, and is not a folder; name another target", to);
+        return hf_refuse(err, to, "it exists, and is not a folder; name another target");
     if (n == 0)
         return WEFT_OK;
     if (!force)
-        return weft_fail(
-            err, WEFT_ERR_INPUT, WEFT_NOWHERE,
-            "%s: is there, and not empty; name another target, or replace it with --force", to);
+        return hf_refuse(
+            err, to, "is there, and not empty; name another target, or replace it with --force");
     if (!hf_has_file(to, "config.json") && !hf_has_file(to, "manifest.json"))
-        return weft_fail(
-            err, WEFT_ERR_INPUT, WEFT_NOWHERE,
-            "%s: holds neither config.json nor manifest.json, so --force does not replace it", to);
+        return hf_refuse(
+            err, to, "holds neither config.json nor manifest.json, so --force does not replace it");
     return WEFT_OK;
 }
 
@@ -71,10 +67,9 @@ static weft_status check_replaced(const char *to, weft_error *err)
     char *old = weft_format("%s.replaced", to);
     weft_status s = old ? WEFT_OK : weft_fail_memory(err);
     if (old && count_entries(old) >= 0)
-        s = weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
-                      "%s: is there: a conversion was killed while it took this old folder's "
-                      "place; rename or remove it",
-                      old);
+        s = hf_refuse(err, old,
+                      "is there: a conversion was killed while it took this old folder's "
+                      "place; rename or remove it");
     weft_free(old);
     return s;
 }

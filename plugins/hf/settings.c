@@ -57,8 +57,7 @@ static weft_status add_path(weft_text *ini, const char *key, const char *path, c
                             weft_error *err)
 {
     if (strpbrk(path, "\n\r\t") || *path == ';' || strstr(path, " ;") || strstr(path, " #"))
-        return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
-                         "%s: this name cannot stand in an INI; rename the folder", path);
+        return hf_refuse(err, path, "this name cannot stand in an INI; rename the folder");
     weft_text_print(ini, "%s = %s%s%s\n", key, path, file ? "/" : "", file ? file : "");
     return WEFT_OK;
 }

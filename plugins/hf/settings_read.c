@@ -12,7 +12,7 @@ enum { MOST_LAYERS = 1 << 14 };
 typedef struct reading {
     hf_model *m;
     const weft_folder *tensors;
-    weft_where at;
+    const char *at;
     weft_error *err;
 } reading;
 
@@ -24,10 +24,10 @@ static weft_status find_model(const json_t *manifest, const hf_tables *tables, c
     const weft_hf_model *table = NULL;
     plugin = tables->named ? tables->named : plugin;
     if (!plugin)
-        return weft_fail(r->err, WEFT_ERR_INPUT, r->at, "does not say which plugin's model it is");
+        return hf_refuse(r->err, r->at, "does not say which plugin's model it is");
     weft_status s = hf_tables_find(tables, plugin, &table, r->err);
     if (!s && !table)
-        s = weft_fail(r->err, WEFT_ERR_INPUT, r->at,
+        s = hf_refuse(r->err, r->at,
                       "models of the plugin %s have no form in Hugging Face's files: it has no "
                       "table (<weft/hf.h>)",
                       plugin);
@@ -137,7 +137,7 @@ static weft_status check(const reading *r)
             hf_value_set_number(v, x);
         if (v && is_open(v) && v->param->type != WEFT_PARAM_CHOICE &&
             v->param->type != WEFT_PARAM_STRING)
-            s = weft_fail(r->err, WEFT_ERR_INPUT, r->at,
+            s = hf_refuse(r->err, r->at,
                           "its settings say [%s] %s = %s, which is no number; a checkpoint that "
                           "weft makes now has it: go on with this one for a step",
                           r->m->table->plugin, v->param->name, v->text);
@@ -177,7 +177,7 @@ static weft_status choose_form(const reading *r)
         if (has_form(m, blame))
             return WEFT_OK;
     }
-    return weft_fail(r->err, WEFT_ERR_INPUT, r->at,
+    return hf_refuse(r->err, r->at,
                      "with these settings a model of the plugin %s has no form in Hugging Face's "
                      "files, which have no place for what the key %s makes",
                      m->table->plugin, blame);
@@ -199,7 +199,7 @@ weft_status hf_settings_read(const json_t *manifest, const hf_tables *tables,
                              const weft_folder *tensors, const char *where, hf_model *m,
                              weft_error *err)
 {
-    const reading r = {m, tensors, {where, 0}, err};
+    const reading r = {m, tensors, where, err};
     *m = (hf_model){.bos = -1, .eos = -1, .context = 2048};
     weft_status s = find_model(manifest, tables, &r);
     if (s)

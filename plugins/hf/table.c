@@ -21,9 +21,8 @@ static void complain(check *c, const char *format, ...)
     va_start(args, format);
     vsnprintf(line, sizeof line, format, args);
     va_end(args);
-    c->status = weft_fail(c->err, WEFT_ERR_INPUT, WEFT_NOWHERE,
-                          "plugin '%s', its table for Hugging Face (%s): %s", c->table->plugin,
-                          c->form->type, line);
+    c->status = hf_refuse(c->err, NULL, "plugin '%s', its table for Hugging Face (%s): %s",
+                          c->table->plugin, c->form->type, line);
 }
 
 static const weft_param *find_param(const check *c, const char *name, size_t n)
@@ -155,13 +154,13 @@ weft_status hf_table_check(const weft_hf_model *table, const char *plugin, weft_
 {
     check c = {.table = table, .err = err};
     if (table->size != sizeof *table)
-        return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
+        return hf_refuse(err, NULL,
                          "plugin '%s', its table for Hugging Face: it has size %zu, not %zu; build "
                          "it with this weft's headers",
                          plugin, table->size, sizeof *table);
     if (!table->plugin || !table->params || !table->forms || strcmp(table->plugin, plugin) != 0)
-        return weft_fail(
-            err, WEFT_ERR_INPUT, WEFT_NOWHERE,
+        return hf_refuse(
+            err, NULL,
             "plugin '%s', its table for Hugging Face: it lacks parameters or forms, or "
             "is another plugin's",
             plugin);

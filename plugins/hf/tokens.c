@@ -130,20 +130,20 @@ static const char *token_of(const tokens *t, int i)
 }
 
 /* Under its own name, or as tokenizer.json if a folder was named. */
-static const char *file_of(const hf_checkpoint *c, const json_t *text)
+static const char *file_of(const hf_source *c, const json_t *text)
 {
     const char *given = json_string_value(json_object_get(text, "tokenizer")),
                *slash = given ? strrchr(given, '/') : NULL;
     const char *name = slash ? slash + 1 : given;
-    return name && *name && hf_has_file(c->manifest.path, name) ? name : "tokenizer.json";
+    return name && *name && hf_has_file(c->path, name) ? name : "tokenizer.json";
 }
 
-static weft_status open_tokens(const hf_checkpoint *c, tokens *t, weft_error *err)
+static weft_status open_tokens(const hf_source *c, tokens *t, weft_error *err)
 {
     *t = (tokens){.text = json_object_get(json_object_get(c->manifest.json, "settings"), "text")};
     t->file = file_of(c, t->text);
-    weft_status s = read_json(c->manifest.path, t->file, &t->tokenizer, err);
-    s = s ? s : read_json(c->manifest.path, "tokenizer_config.json", &t->config, err);
+    weft_status s = read_json(c->path, t->file, &t->tokenizer, err);
+    s = s ? s : read_json(c->path, "tokenizer_config.json", &t->config, err);
     for (int i = 0; i < 2 && !s; i++)
         t->token[i] = token_of(t, i);
     return s;
@@ -155,7 +155,7 @@ static void close_tokens(tokens *t)
     json_decref(t->config);
 }
 
-weft_status hf_tokens_find(hf_checkpoint *c, weft_error *err)
+weft_status hf_tokens_find(hf_source *c, weft_error *err)
 {
     tokens t;
     weft_status s = open_tokens(c, &t, err);
@@ -211,13 +211,13 @@ static weft_status write_tokenizer(const tokens *t, const char *folder, weft_err
     return s;
 }
 
-weft_status hf_tokens_write(const hf_checkpoint *c, const char *folder, weft_error *err)
+weft_status hf_tokens_write(const hf_source *c, const char *folder, weft_error *err)
 {
     tokens t;
     weft_status s = open_tokens(c, &t, err);
     if (!s && t.text && t.tokenizer) {
         if (strcmp(t.file, "tokenizer.json") != 0)
-            s = hf_copy_file(c->manifest.path, t.file, folder, "tokenizer.json", err);
+            s = hf_copy_file(c->path, t.file, folder, "tokenizer.json", err);
         if (!s && differ(prefix_of(t.tokenizer), t.token[0]))
             s = write_tokenizer(&t, folder, err);
         if (!s && ((t.token[0] && differ(token_in(t.config, "bos_token"), t.token[0])) ||

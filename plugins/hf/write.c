@@ -1,59 +1,119 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tensors into files, box by box, in the order of the files. */
+/* What is written: a Hugging Face folder from a checkpoint, or a checkpoint, which holds parameters
+ * alone, from such a folder. Tensors go into files box by box, in the order of the files. */
 #include "hf.h"
+
+#include <stdio.h>
 
 /* Bytes of a box: what processors keep near; more where a box is turned, so that few read the same
  * rows of a file. */
 enum { MOST = 2 << 20, MOST_TURNED = 32 << 20, ALIGNMENT = 64 };
 
-/* ---- how tensors are shared out between files ---- */
+/* Where a piece comes from. */
+typedef struct origin {
+    const hf_tensor *of; /* the first that it is made of; NULL: it is copied as it is */
+    int64_t index;       /* of one that lies in several, which */
+    char name[HF_NAME];
+} origin;
 
-weft_status hf_shards_init(hf_shards *s, const weft_piece *pieces, int n, int64_t max_shard,
-                           weft_error *err)
+typedef struct writing {
+    const hf_options *o;
+    const hf_source *from;
+    const char *folder;
+    bool ours;   /* a checkpoint */
+    bool turned; /* some are */
+    int n;
+    weft_piece *pieces; /* [n]: the model's own, what stands there once more, then others */
+    origin *origins;    /* [n] */
+    int n_files;
+    json_t *places;  /* Hugging Face's: of each tensor, its file */
+    weft_text files; /* the manifest's */
+
+    weft_shard *shard;
+    void *buffer;
+    int64_t most;     /* bytes of it */
+    int piece, first; /* this one, and the first of its file */
+    int64_t done;     /* bytes of it */
+} writing;
+
+/* ---- which tensors ---- */
+
+/* A whole tensor. */
+static weft_piece piece_of(const char *name, weft_dtype dtype, const int64_t *size, int n_dims)
 {
-    int64_t here = 0;
-    *s = (hf_shards){.first = weft_alloc_zero((size_t)n + 2, sizeof *s->first)};
-    if (!s->first)
-        return weft_fail_memory(err);
-    for (int i = 0; i < n; i++) {
-        int64_t bytes = weft_piece_bytes(&pieces[i]);
-        if (i == 0 || here + bytes > max_shard) {
-            s->first[s->n++] = i;
-            here = 0;
-        }
-        here += bytes;
-        s->bytes += bytes;
-    }
-    s->first[s->n] = n;
-    return WEFT_OK;
+    weft_piece p = {.name = name, .dtype = dtype, .n_dims = n_dims};
+    for (int d = 0; d < n_dims; d++)
+        p.whole[d] = p.size[d] = size[d];
+    return p;
 }
 
-void hf_shards_release(hf_shards *s)
+static origin *add_piece(writing *w, const hf_tensor *t, int64_t index)
 {
-    weft_free(s->first);
-    *s = (hf_shards){0};
+    origin *from = &w->origins[w->n];
+    int64_t size[WEFT_MAX_DIMS];
+    const int n_dims = hf_file_shape(&w->from->model, t, w->ours, size);
+    *from = (origin){.of = t, .index = index};
+    w->turned |= t->row->turned;
+    hf_file_name(t, index, w->ours, from->name);
+    w->pieces[w->n++] =
+        piece_of(from->name, hf_dtype(t, w->o->dtype, hf_source_dtype(w->from, t)), size, n_dims);
+    return from;
+}
+
+/* Under its own name; if it is of floats, as the user wants them. */
+static void add_extra(writing *w, const weft_stored *t)
+{
+    const bool half = t->dtype == WEFT_DTYPES, /* f16 is written as f32, which holds it exactly */
+        turns = w->o->dtype != WEFT_DTYPES && (half || weft_dtype_is_float(t->dtype));
+    w->pieces[w->n++] = piece_of(t->name,
+                                 turns  ? w->o->dtype
+                                 : half ? WEFT_F32
+                                        : t->dtype,
+                                 t->size, t->n_dims);
+}
+
+static weft_status list_pieces(writing *w, weft_error *err)
+{
+    const hf_map *map = &w->from->map;
+    size_t most = (size_t)(map->n_copies + w->from->n_extras) + 1;
+    for (int i = 0; i < map->n; i++)
+        most += (size_t)hf_files(&map->list[i], w->ours);
+    w->pieces = weft_alloc_zero(most, sizeof *w->pieces);
+    w->origins = weft_alloc_zero(most, sizeof *w->origins);
+    if (!w->pieces || !w->origins || !w->places)
+        return weft_fail_memory(err);
+    for (int i = 0; i < map->n; i += w->ours ? 1 : hf_parts(&map->list[i]))
+        for (int64_t k = 0; k < hf_files(&map->list[i], w->ours); k++)
+            add_piece(w, &map->list[i], k);
+    for (int i = 0; i < map->n_copies && !w->ours; i++)
+        if (!map->copies[i].row->other) {
+            origin *from = add_piece(w, &map->list[map->copies[i].of], 0);
+            snprintf(from->name, sizeof from->name, "%s", map->copies[i].name);
+        }
+    for (int i = 0; i < w->from->n_extras; i++)
+        add_extra(w, w->from->extras[i]);
+    return WEFT_OK;
 }
 
 /* ---- a tensor ---- */
 
-typedef struct writing {
-    const hf_output *out;
-    weft_shard *shard;
-    void *buffer;
-    int64_t most;  /* bytes of it */
-    int piece, at; /* of all, of the file's */
-    int64_t done;  /* bytes of it */
-} writing;
+static weft_status read_dense(const writing *w, const int64_t *lo, const int64_t *size,
+                              weft_error *err)
+{
+    const weft_piece *p = &w->pieces[w->piece];
+    const origin *from = &w->origins[w->piece];
+    if (!from->of)
+        return weft_folder_read(w->from->folder, p->name, lo, size, p->dtype, w->buffer, err);
+    if (w->ours)
+        return hf_source_read(w->from, from->of, lo, size, p->dtype, w->buffer, err);
+    return hf_source_read_file(w->from, from->of, from->index, lo, size, p->dtype, w->buffer, err);
+}
 
 static weft_status write_dense(writing *w, const int64_t *lo, const int64_t *size, int64_t bytes,
                                weft_error *err)
 {
-    const hf_output *o = w->out;
-    const weft_piece *p = &o->pieces[w->piece];
-    weft_status s = w->piece < o->own
-                        ? o->read(o->self, w->piece, lo, size, w->buffer, err)
-                        : weft_folder_read(o->extras, p->name, lo, size, p->dtype, w->buffer, err);
-    s = s ? s : weft_shard_write(w->shard, w->at, w->done, w->buffer, bytes, err);
+    weft_status s = read_dense(w, lo, size, err);
+    s = s ? s : weft_shard_write(w->shard, w->piece - w->first, w->done, w->buffer, bytes, err);
     w->done += bytes;
     return s;
 }
@@ -62,7 +122,7 @@ static weft_status write_dense(writing *w, const int64_t *lo, const int64_t *siz
 static weft_status write_box(writing *w, int d, const int64_t *lo, const int64_t *size,
                              weft_error *err)
 {
-    const weft_piece *p = &w->out->pieces[w->piece];
+    const weft_piece *p = &w->pieces[w->piece];
     int64_t from[WEFT_MAX_DIMS] = {0}, box[WEFT_MAX_DIMS] = {0},
             bytes = (int64_t)weft_dtype_size(p->dtype);
     weft_status s = WEFT_OK;
@@ -83,54 +143,138 @@ static weft_status write_box(writing *w, int d, const int64_t *lo, const int64_t
 
 /* ---- files ---- */
 
-static char *name_of(const hf_output *out, int file, int n)
+int hf_end_of_file(const weft_piece *pieces, int n, int first, int64_t most)
 {
-    return out->ours ? weft_format("model-%05d.safetensors", file)
-           : n == 1  ? weft_format("%s.safetensors", out->stem)
-                     : weft_format("%s-%05d-of-%05d.safetensors", out->stem, file + 1, n);
+    int64_t bytes = weft_piece_bytes(&pieces[first++]);
+    while (first < n && (bytes += weft_piece_bytes(&pieces[first])) <= most)
+        first++;
+    return first;
 }
 
-static weft_status write_file(const hf_output *o, const hf_shards *shards, int file, writing w,
-                              weft_error *err)
+static char *name_of(const writing *w, int file)
 {
-    const int first = shards->first[file], n = shards->first[file + 1] - first;
+    const char *stem = hf_files_stem(&w->from->model);
+    return w->ours ? weft_format("model-%05d.safetensors", file)
+           : w->n_files == 1
+               ? weft_format("%s.safetensors", stem)
+               : weft_format("%s-%05d-of-%05d.safetensors", stem, file + 1, w->n_files);
+}
+
+static weft_status note_file(writing *w, const char *name, int end, const weft_sums *sums,
+                             weft_error *err)
+{
+    bool ok = true;
+    if (w->ours)
+        weft_manifest_file_print(&w->files, name, sums);
+    for (int i = w->first; i < end && !w->ours; i++)
+        ok = json_object_set_new(w->places, w->pieces[i].name, json_string(name)) == 0 && ok;
+    return ok ? WEFT_OK : weft_fail_memory(err);
+}
+
+/* Of pieces w->first .. end - 1. */
+static weft_status write_file(writing *w, int file, int end, weft_error *err)
+{
     weft_sums sums = {0};
-    char *name = name_of(o, file, shards->n),
-         *path = name ? weft_format("%s/%s", o->folder, name) : NULL;
-    weft_status s = path ? weft_shard_create(weft_io_system(), path, o->pieces + first, n, o->ours,
-                                             NULL, &w.shard, err)
+    char *name = name_of(w, file), *path = name ? weft_format("%s/%s", w->folder, name) : NULL;
+    weft_status s = path ? weft_shard_create(weft_io_system(), path, w->pieces + w->first,
+                                             end - w->first, w->ours, NULL, &w->shard, err)
                          : weft_fail_memory(err);
-    for (int i = 0; i < n && !s; i++) {
-        w.piece = first + i;
-        w.at = i;
-        w.done = 0;
-        s = write_box(&w, 0, o->pieces[first + i].lo, o->pieces[first + i].size, err);
-        if (o->host->terminal)
-            weft_log_print(o->host->log, WEFT_LOG_INFO, "\r%d of %d tensors", first + i + 1, o->n);
+    for (w->piece = w->first; w->piece < end && !s; w->piece++) {
+        const weft_piece *p = &w->pieces[w->piece];
+        w->done = 0;
+        s = write_box(w, 0, p->lo, p->size, err);
+        if (w->o->host->terminal)
+            weft_log_print(w->o->host->log, WEFT_LOG_INFO, "\r%d of %d tensors", w->piece + 1,
+                           w->n);
     }
-    s = s ? s : weft_shard_finish(w.shard, o->ours ? &sums : NULL, err);
-    s = s ? s : o->note(o->self, name, first, n, &sums, err);
-    weft_shard_destroy(w.shard);
+    s = s ? s : weft_shard_finish(w->shard, w->ours ? &sums : NULL, err);
+    s = s ? s : note_file(w, name, end, &sums, err);
+    weft_shard_destroy(w->shard);
+    w->shard = NULL;
     weft_sums_release(&sums);
     weft_free(name);
     weft_free(path);
     return s;
 }
 
-weft_status hf_output_write(const hf_output *out, int64_t max_shard, int64_t *bytes,
-                            weft_error *err)
+static weft_status write_tensors(writing *w, weft_error *err)
 {
-    hf_shards shards;
-    const int64_t most = out->turned ? MOST_TURNED : MOST;
-    writing w = {.out = out, .buffer = weft_alloc_aligned(ALIGNMENT, (size_t)most), .most = most};
-    weft_status s = w.buffer ? WEFT_OK : weft_fail_memory(err);
-    s = s ? s : hf_shards_init(&shards, out->pieces, out->n, max_shard, err);
-    if (!s) {
-        for (int f = 0; f < shards.n && !s; f++)
-            s = write_file(out, &shards, f, w, err);
-        *bytes = shards.bytes;
-        hf_shards_release(&shards);
+    const int64_t most = w->o->max_shard;
+    weft_status s = WEFT_OK;
+    w->most = w->turned ? MOST_TURNED : MOST;
+    w->buffer = weft_alloc_aligned(ALIGNMENT, (size_t)w->most);
+    if (!w->buffer)
+        return weft_fail_memory(err);
+    for (int i = 0; i < w->n; i = hf_end_of_file(w->pieces, w->n, i, most))
+        w->n_files++;
+    for (int file = 0; file < w->n_files && !s; file++) {
+        const int end = hf_end_of_file(w->pieces, w->n, w->first, most);
+        s = write_file(w, file, end, err);
+        w->first = end;
     }
+    return s;
+}
+
+/* ---- what stands beside them ---- */
+
+static weft_status write_index(const writing *w, int64_t bytes, weft_error *err)
+{
+    json_t *root = json_pack("{s:{s:I}, s:O}", "metadata", "total_size", (json_int_t)bytes,
+                             "weight_map", w->places);
+    char *name = weft_format("%s.safetensors.index.json", hf_files_stem(&w->from->model));
+    weft_status s = name ? hf_write_json(root, JSON_SORT_KEYS, "", w->folder, name, err)
+                         : weft_fail_memory(err);
+    weft_free(name);
+    json_decref(root);
+    return s;
+}
+
+static weft_status finish_folder(const writing *w, int64_t bytes, weft_error *err)
+{
+    const hf_source *from = w->from;
+    weft_status s = w->n_files > 1 ? write_index(w, bytes, err) : WEFT_OK;
+    s = s ? s : hf_config_write(w->folder, &from->model, w->pieces[0].dtype, err);
+    s = s ? s : hf_copy_files(from->path, w->folder, err);
+    return s ? s : hf_tokens_write(from, w->folder, err);
+}
+
+static weft_status note_companion(writing *w, const char *name, weft_error *err)
+{
+    weft_sums sums = {0};
+    char *path = weft_format("%s/%s", w->folder, name);
+    weft_status s =
+        path ? weft_sums_of_file(weft_io_system(), path, &sums, err) : weft_fail_memory(err);
+    if (!s)
+        weft_manifest_file_print(&w->files, name, &sums);
+    weft_sums_release(&sums);
+    weft_free(path);
+    return s;
+}
+
+static weft_status finish_checkpoint(writing *w, weft_error *err)
+{
+    weft_status s = hf_copy_files(w->from->path, w->folder, err);
+    for (int i = 0; hf_companions[i] && !s; i++)
+        if (hf_has_file(w->folder, hf_companions[i]))
+            s = note_companion(w, hf_companions[i], err);
+    return s ? s : hf_manifest_write(w->folder, &w->from->model, &w->files, err);
+}
+
+weft_status hf_write(const hf_options *o, const hf_source *from, const char *folder, int64_t *bytes,
+                     weft_error *err)
+{
+    writing w = {
+        .o = o, .from = from, .folder = folder, .ours = !from->ours, .places = json_object()};
+    weft_status s = list_pieces(&w, err);
+    s = s ? s : write_tensors(&w, err);
+    *bytes = 0;
+    for (int i = 0; i < w.n; i++)
+        *bytes += weft_piece_bytes(&w.pieces[i]);
+    s = s ? s : w.ours ? finish_checkpoint(&w, err) : finish_folder(&w, *bytes, err);
+    json_decref(w.places);
+    weft_text_release(&w.files);
     weft_free_aligned(w.buffer);
+    weft_free(w.pieces);
+    weft_free(w.origins);
     return s;
 }

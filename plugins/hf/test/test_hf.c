@@ -216,11 +216,11 @@ static void logits_survive_conversion(void **state)
 static void open_folder(const char *path, weft_folder **folder)
 {
     weft_error err = {0};
-    hf_view v;
-    check(hf_view_open(&v, path, &tables, HF_EXTRA_REFUSE, &err), &err);
+    hf_source v;
+    check(hf_folder_open(&v, path, &tables, HF_EXTRA_REFUSE, &err), &err);
     *folder = v.folder;
     v.folder = NULL;
-    hf_view_close(&v);
+    hf_source_close(&v);
 }
 
 static void *read_whole(weft_folder *folder, const weft_stored *t, weft_dtype dtype, size_t *bytes)
@@ -299,15 +299,14 @@ static void companions_go_along(void **state)
 /* ---- parts ---- */
 
 /* Numbers of a box [lo, lo + size) of a tensor of up to three dims, seen as three. */
-static void compare_box(hf_view *v, int i, const int64_t lo[3], const int64_t size[3],
-                        const int64_t whole_size[3], const float *whole)
+static void compare_box(const hf_source *v, const hf_tensor *t, const int64_t lo[3],
+                        const int64_t size[3], const int64_t whole_size[3], const float *whole)
 {
-    const hf_tensor *t = &v->map.list[i];
     const int skip = 3 - t->n_dims;
     float *part = weft_alloc((size_t)(size[0] * size[1] * size[2]) * sizeof *part);
     weft_error err = {0};
     assert_non_null(part);
-    check(hf_view_read(v, i, lo + skip, size + skip, WEFT_F32, part, &err), &err);
+    check(hf_source_read(v, t, lo + skip, size + skip, WEFT_F32, part, &err), &err);
     for (int64_t k = 0; k < size[0] * size[1] * size[2]; k++) {
         const int64_t e = k / size[2] / size[1], r = k / size[2] % size[1], c = k % size[2];
         if (part[k] != whole[((lo[0] + e) * whole_size[1] + lo[1] + r) * whole_size[2] + lo[2] + c])
@@ -322,8 +321,8 @@ static void parts_are_parts_of_the_whole(void **state)
     for (int c = 0; c < CASES; c++) {
         char *folder = golden_folder(cases[c]);
         weft_error err = {0};
-        hf_view v;
-        check(hf_view_open(&v, folder, &tables, HF_EXTRA_REFUSE, &err), &err);
+        hf_source v;
+        check(hf_folder_open(&v, folder, &tables, HF_EXTRA_REFUSE, &err), &err);
         for (int i = 0; i < v.map.n; i++) {
             const hf_tensor *t = &v.map.list[i];
             int64_t n[3] = {1, 1, 1}, zero[3] = {0}, lo[3], size[3];
@@ -331,20 +330,20 @@ static void parts_are_parts_of_the_whole(void **state)
                 n[3 - t->n_dims + d] = t->size[d];
             float *whole = weft_alloc((size_t)(n[0] * n[1] * n[2]) * sizeof *whole);
             assert_non_null(whole);
-            check(hf_view_read(&v, i, zero, t->size, WEFT_F32, whole, &err), &err);
+            check(hf_source_read(&v, t, zero, t->size, WEFT_F32, whole, &err), &err);
             for (int d = 0; d < 3; d++) {
                 lo[d] = n[d] / 2;
                 size[d] = n[d] - lo[d];
             }
-            compare_box(&v, i, lo, size, n, whole);
+            compare_box(&v, t, lo, size, n, whole);
             for (int d = 0; d < 3; d++) {
                 lo[d] = n[d] / 3;
                 size[d] = n[d] > 1 ? n[d] / 2 : 1;
             }
-            compare_box(&v, i, lo, size, n, whole);
+            compare_box(&v, t, lo, size, n, whole);
             weft_free(whole);
         }
-        hf_view_close(&v);
+        hf_source_close(&v);
         weft_free(folder);
     }
 }
@@ -355,19 +354,19 @@ static void parts_read_no_more(void **state)
     (void)state;
     char *folder = golden_folder("llama");
     weft_error err = {0};
-    hf_view v;
+    hf_source v;
     float part[64 * 64];
-    check(hf_view_open(&v, folder, &tables, HF_EXTRA_REFUSE, &err), &err);
+    check(hf_folder_open(&v, folder, &tables, HF_EXTRA_REFUSE, &err), &err);
     for (int i = 0; i < v.map.n; i++) {
         const hf_tensor *t = &v.map.list[i];
         int64_t half = t->size[0] / 2, before = weft_folder_bytes_read(v.folder),
                 columns = t->n_dims > 1 ? t->size[1] : 1;
-        check(hf_view_read(&v, i, (int64_t[]){half, 0}, (int64_t[]){half, columns}, WEFT_F32, part,
-                           &err),
+        check(hf_source_read(&v, t, (int64_t[]){half, 0}, (int64_t[]){half, columns}, WEFT_F32,
+                             part, &err),
               &err);
         assert_int_equal(weft_folder_bytes_read(v.folder) - before, half * columns * 4);
     }
-    hf_view_close(&v);
+    hf_source_close(&v);
     weft_free(folder);
 }
 
