@@ -47,15 +47,6 @@ static weft_status open_tensors(const weft_manifest *m, weft_folder **out, weft_
 
 /* ---- the model ---- */
 
-/* Does the length of texts follow from a key of the model's? */
-static bool knows_context(const hf_model *m)
-{
-    const weft_hf_key *k = m->form->keys;
-    while (k->name && !(k->context && k->key))
-        k++;
-    return k->name != NULL;
-}
-
 /* What training does not change, and settings do not say: from an import's own words, else from the
  * folder that the run began from. */
 static void recall(hf_source *c, const hf_tables *tables)
@@ -75,7 +66,7 @@ static void recall(hf_source *c, const hf_tables *tables)
     if (m.context > 0) {
         c->model.bos = m.bos;
         c->model.eos = m.eos;
-        if (!knows_context(&c->model))
+        if (!hf_context_key(&c->model))
             c->model.context = m.context;
     }
     hf_model_release(&m);
@@ -93,7 +84,7 @@ weft_status hf_checkpoint_open(hf_source *x, const char *path, const hf_tables *
     s = s ? s : hf_source_match(x, extra, err);
     if (!s) {
         recall(x, tables);
-        s = hf_tokens_find(x, err);
+        hf_tokens_find(x);
     }
     return s;
 }
@@ -133,18 +124,17 @@ weft_status hf_manifest_write(const char *folder, const hf_model *m, const weft_
                               weft_error *err)
 {
     json_t *root = files->out_of_memory ? NULL : manifest_of(m, files);
-    char *dumped = root ? json_dumps(root, JSON_INDENT(1)) : NULL,
-         *path = weft_format("%s/manifest.json", folder);
+    char path[HF_PATH], *dumped = root ? json_dumps(root, JSON_INDENT(1)) : NULL;
     weft_text text = {0};
     if (dumped) {
         weft_text_add_bytes(&text, dumped, strlen(dumped) - strlen("\n}")); /* the sum ends it */
         weft_manifest_seal(&text);
     }
-    weft_status s = dumped && path && !text.out_of_memory
-                        ? weft_write_file(path, weft_text_get(&text), text.size, err)
+    weft_status s = dumped && !text.out_of_memory
+                        ? weft_write_file(hf_path(path, folder, "manifest.json"),
+                                          weft_text_get(&text), text.size, err)
                         : weft_fail_memory(err);
     weft_text_release(&text);
-    weft_free(path);
     free(dumped);
     json_decref(root);
     return s;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* config.json as a model; Hugging Face's defaults stand in for keys that are left out. */
-#include "config.h"
+#include "hf.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -36,7 +37,7 @@ static const weft_hf_form *form_of(const weft_hf_model *table, const char *type)
     return NULL;
 }
 
-static void find_model(hf_reader *r, const char *folder, const hf_tables *tables, hf_model *m)
+static void find_model(hf_reader *r, const char *folder, const hf_tables *tables)
 {
     char plugin[64];
     const weft_hf_model *table = NULL;
@@ -61,8 +62,112 @@ static void find_model(hf_reader *r, const char *folder, const hf_tables *tables
                     key, type, plugin);
     else if (!s && !form)
         s = other_model(folder, type, plugin, tables, r->err);
-    s = s ? s : hf_model_init(m, table, form, r->err);
+    s = s ? s : hf_model_init(r->m, table, form, r->err);
     r->status = r->status ? r->status : s;
+}
+
+/* ---- keys that its table does not name ---- */
+
+/* What other models of the same shapes differ by. */
+static const char switched_off[] =
+    "quantization_config compression_config attention_bias mlp_bias use_sliding_window "
+    "sliding_window attn_logit_softcapping final_logit_softcapping query_pre_attn_scalar "
+    "clip_qkv use_qk_norm qk_norm num_experts num_local_experts n_routed_experts alibi "
+    "parallel_residual use_parallel_residual rope_interleaved rope_ratio add_cross_attention "
+    "is_encoder_decoder use_mup no_rope_layers scale_attn_by_inverse_layer_idx auto_map";
+static const char switched_on[] =
+    "attention_multiplier residual_multiplier embedding_multiplier logits_scaling logit_scale "
+    "partial_rotary_factor rotary_pct scale_attn_weights";
+/* Read here, or without effect on the numbers of a forward pass. */
+static const char harmless[] =
+    "architectures model_type vocab_size rope_theta rope_scaling rope_parameters "
+    "tie_word_embeddings n_ctx bos_token_id eos_token_id pad_token_id layer_types "
+    "attention_dropout attn_pdrop embd_pdrop resid_pdrop initializer_range pretraining_tp "
+    "use_cache torch_dtype dtype transformers_version reorder_and_upcast_attn "
+    "summary_activation summary_first_dropout summary_proj_to_labels summary_type "
+    "summary_use_proj task_specific_params _name_or_path gradient_checkpointing "
+    "chunk_size_feed_forward output_attentions output_hidden_states return_dict id2label "
+    "label2id problem_type _attn_implementation attn_implementation transformers.js_config "
+    "is_llama_config unsloth_version output_router_logits router_aux_loss_coef "
+    "router_jitter_noise max_window_layers max_sequence_length _class_name _diffusers_version";
+
+static bool is_off(const json_t *x)
+{
+    return !x || json_is_null(x) || json_is_false(x) ||
+           (json_is_number(x) && json_number_value(x) == 0) ||
+           (json_is_array(x) && !json_array_size(x)) || (json_is_object(x) && !json_object_size(x));
+}
+
+/* Rows that only write a key leave it to the lists above. */
+static bool is_of(const weft_hf_key *keys, const char *name, bool reads)
+{
+    for (; keys->name; keys++)
+        if (strcmp(keys->name, name) == 0 || (keys->old && strcmp(keys->old, name) == 0))
+            return keys->key || keys->is || keys->unwritten || keys->context || !reads;
+    return false;
+}
+
+static void must_be_off(hf_reader *r, const char *key, const json_t *value)
+{
+    char *text = is_off(value) ? NULL : json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT);
+    if (text && strcmp(key, "quantization_config") == 0)
+        hf_complain(r,
+                    "'%s' is %.60s: its tensors are not numbers as they stand; convert it to bf16 "
+                    "first",
+                    key, text);
+    else if (text)
+        hf_complain(r,
+                    "'%s' is %.60s; weft's models do not have it, so the numbers would be others",
+                    key, text);
+    free(text);
+}
+
+static void check_layer_types(hf_reader *r)
+{
+    const json_t *types = hf_get(r, "layer_types"), *type;
+    size_t i;
+    json_array_foreach(types, i, type) {
+        if (json_is_string(type) && strcmp(json_string_value(type), "full_attention") == 0)
+            continue;
+        hf_complain(r, "'layer_types' has '%s'; weft has full_attention alone",
+                    json_is_string(type) ? json_string_value(type) : hf_json_type(type));
+        return;
+    }
+}
+
+/* Of keys that the model's table does not name. */
+static void check_key(hf_reader *r, const char *key, const json_t *value)
+{
+    if (hf_has_word(switched_off, key))
+        must_be_off(r, key, value);
+    else if (hf_has_word(switched_on, key))
+        hf_check_constant(r, &(weft_hf_key){key, .is = "1", .also = "true"});
+    else if (!is_of(r->m->form->keys, key, false) && !hf_has_word(harmless, key) && !is_off(value))
+        weft_text_print(&r->m->notes,
+                        "config.json has '%s', which weft does not know and leaves out\n", key);
+}
+
+/* Complains of every switch that makes another model of the same shapes, and notes in m what is
+ * not known. */
+static void check_keys(hf_reader *r)
+{
+    const char *key;
+    json_t *value;
+    json_object_foreach(r->object, key, value)
+        if (!is_of(r->m->form->keys, key, true))
+            check_key(r, key, value);
+    check_layer_types(r);
+}
+
+/* ---- all of it ---- */
+
+/* Some models end with one of several ids: the first is taken. -1: none. */
+static int64_t get_id(const hf_reader *r, const char *key)
+{
+    const json_t *x = hf_get(r, key);
+    if (json_is_array(x))
+        x = json_array_get(x, 0);
+    return json_is_integer(x) ? json_integer_value(x) : -1;
 }
 
 static bool is_before_5(const hf_reader *r)
@@ -86,21 +191,22 @@ static void settle_behind(const char *folder, hf_model *m)
     hf_value_set_number(hf_model_find(m, m->form->behind), 0);
 }
 
-static void read_model(hf_reader *r, const char *folder, const hf_tables *tables, hf_model *m)
+static void read_model(hf_reader *r, const char *folder, const hf_tables *tables)
 {
+    hf_model *m = r->m;
     const json_t *first = json_array_get(hf_get(r, "architectures"), 0);
-    find_model(r, folder, tables, m);
+    find_model(r, folder, tables);
     if (!m->form)
         return;
     if (json_is_string(first) && strcmp(json_string_value(first), m->form->architecture) != 0)
         hf_complain(r, "'architectures' is '%s'; weft knows %s", json_string_value(first),
                     m->form->architecture);
-    m->bos = hf_get_id(r, "bos_token_id");
-    m->eos = hf_get_id(r, "eos_token_id");
-    hf_read_keys(r, m->form->keys, m);
+    m->bos = get_id(r, "bos_token_id");
+    m->eos = get_id(r, "eos_token_id");
+    hf_read_keys(r, m->form->keys);
     if (m->form->rope)
-        hf_read_rotary(r, m);
-    hf_check_keys(r, m);
+        hf_read_rotary(r);
+    check_keys(r);
     settle_behind(folder, m);
     if (m->form->warning && is_before_5(r))
         weft_text_print(&m->notes, "%s\n", m->form->warning);
@@ -150,18 +256,17 @@ weft_status hf_config_check(const char *folder, weft_error *err)
 weft_status hf_config_read(const char *folder, const hf_tables *tables, hf_model *m,
                            weft_error *err)
 {
+    char path[HF_PATH];
     json_t *root = NULL;
     *m = (hf_model){.bos = -1, .eos = -1, .context = 2048};
     if (!hf_is_folder(folder))
         return no_config(folder, err);
-    char *path = weft_format("%s/config.json", folder);
-    weft_status s = path ? hf_read_json(path, &root, err) : weft_fail_memory(err);
+    weft_status s = hf_read_json(hf_path(path, folder, "config.json"), &root, err);
     if (!s) {
-        hf_reader r = {.path = path, .object = root, .err = err};
-        read_model(&r, folder, tables, m);
+        hf_reader r = {.path = path, .object = root, .m = m, .err = err};
+        read_model(&r, folder, tables);
         s = r.status ? r.status : m->notes.out_of_memory ? weft_fail_memory(err) : WEFT_OK;
     }
     json_decref(root);
-    weft_free(path);
     return s;
 }

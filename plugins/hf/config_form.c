@@ -1,15 +1,45 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Keys of config.json that a model's table names. */
-#include "config.h"
+#include "hf.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-static double operand(const hf_model *m, const weft_hf_key *keys, const weft_hf_key *k,
-                      const char *word, double standard)
+/* ---- values ---- */
+
+/* standard NAN: the key is required. whole: no fraction. */
+static double get_number(hf_reader *r, const char *key, double least, double most, bool whole,
+                         double standard)
 {
-    return word ? hf_model_operand(m, keys, k, word, strlen(word)) : standard;
+    const json_t *x = hf_get(r, key);
+    if (!x && isnan(standard))
+        hf_complain(r, "'%s' is missing", key);
+    if (!x)
+        return isnan(standard) ? least : standard;
+    if (!(whole ? json_is_integer(x) : json_is_number(x))) {
+        hf_complain(r, "'%s' is %s; expected a %snumber", key, hf_json_type(x),
+                    whole ? "whole " : "");
+        return least;
+    }
+    double value = json_number_value(x);
+    if (value >= least && value <= most)
+        return value;
+    hf_complain(r, "'%s' is %.10g; expected %.10g to %.10g", key, value, least, most);
+    return least;
+}
+
+static bool get_bool(hf_reader *r, const char *key, bool standard)
+{
+    const json_t *x = hf_get(r, key);
+    if (x && !json_is_boolean(x))
+        hf_complain(r, "'%s' is %s; expected true or false", key, hf_json_type(x));
+    return x ? json_is_true(x) : standard;
+}
+
+static double operand(const hf_reader *r, const weft_hf_key *k, const char *word, double standard)
+{
+    return word ? hf_model_operand(r->m, r->keys, k, word, strlen(word)) : standard;
 }
 
 /* ---- what stands for a key that is left out ---- */
@@ -20,17 +50,16 @@ static bool is_answer(const char *text)
 }
 
 /* What is wrong with it is said if the key is needed. */
-static double standard_of(hf_reader *r, const weft_hf_key *keys, const weft_hf_key *k,
-                          const hf_model *m)
+static double standard_of(hf_reader *r, const weft_hf_key *k)
 {
     if (!k->standard || is_answer(k->standard))
         return k->standard ? k->standard[0] == 't' : NAN;
     size_t n = strcspn(k->standard, "*/");
-    double x = hf_model_operand(m, keys, k, k->standard, n);
+    double x = hf_model_operand(r->m, r->keys, k, k->standard, n);
     for (const char *c = k->standard + n; *c; c += n) {
         const char operation = *c++;
         n = strcspn(c, "*/");
-        double y = hf_model_operand(m, keys, k, c, n);
+        double y = hf_model_operand(r->m, r->keys, k, c, n);
         if (operation == '/' && !hf_get(r, k->name) && y != 0 && fmod(x, y) != 0)
             hf_complain(r, "'%.*s' %.10g does not divide '%.*s' %.10g", (int)n, c, y,
                         (int)strcspn(k->standard, "*/"), k->standard, x);
@@ -66,12 +95,10 @@ void hf_check_constant(hf_reader *r, const weft_hf_key *k)
     free(text);
 }
 
-static void check_relations(hf_reader *r, const weft_hf_key *keys, const weft_hf_key *k,
-                            const hf_model *m, double x)
+static void check_relations(hf_reader *r, const weft_hf_key *k, double x)
 {
-    const double whole = operand(m, keys, k, k->divides, 0),
-                 more = operand(m, keys, k, k->below, INFINITY),
-                 most = operand(m, keys, k, k->most, INFINITY);
+    const double whole = operand(r, k, k->divides, 0), more = operand(r, k, k->below, INFINITY),
+                 most = operand(r, k, k->most, INFINITY);
     if (r->status)
         return;
     if (k->divides && (x == 0 || fmod(whole, x) != 0))
@@ -93,31 +120,31 @@ static void check_again(hf_reader *r, const weft_hf_key *k, const hf_value *v, d
                     v->param->name, before);
 }
 
-static void read_number(hf_reader *r, const weft_hf_key *keys, const weft_hf_key *k, hf_model *m)
+static void read_number(hf_reader *r, const weft_hf_key *k)
 {
-    hf_value *v = hf_model_find(m, k->key);
+    hf_value *v = hf_model_find(r->m, k->key);
     const bool bounded = v && (v->param->min != 0 || v->param->max != 0);
     const bool is_null = k->null && json_is_null(json_object_get(r->object, k->name));
-    const double standard = is_null ? strtod(k->null, NULL) : standard_of(r, keys, k, m),
+    const double standard = is_null ? strtod(k->null, NULL) : standard_of(r, k),
                  least = bounded ? v->param->min
                          : v     ? -1e300
                                  : 1,
                  most = bounded ? v->param->max
                         : v     ? 1e300
                                 : 1 << 24;
-    const double by = operand(m, keys, k, k->by, 1),
-                 said = hf_get_number(r, k->name, least / by, most / by,
-                                      !v || v->param->type == WEFT_PARAM_INT, standard),
+    const double by = operand(r, k, k->by, 1),
+                 said = get_number(r, k->name, least / by, most / by,
+                                   !v || v->param->type == WEFT_PARAM_INT, standard),
                  x = said * by;
-    check_relations(r, keys, k, m, said);
+    check_relations(r, k, said);
     check_again(r, k, v, x);
     if (v)
         hf_value_set_number(v, x);
     if (k->context)
-        m->context = (int64_t)x;
+        r->m->context = (int64_t)x;
 }
 
-static void read_word(hf_reader *r, const weft_hf_key *k, const hf_model *m, hf_value *v)
+static void read_word(hf_reader *r, const weft_hf_key *k, hf_value *v)
 {
     const json_t *x = hf_get(r, k->name);
     const char *word = json_string_value(x) ? json_string_value(x) : k->standard;
@@ -129,8 +156,8 @@ static void read_word(hf_reader *r, const weft_hf_key *k, const hf_model *m, hf_
     while (word && choice && *choice && strcmp(*choice, word) != 0)
         choice++;
     if (word && choice && !*choice)
-        hf_complain(r, "'%s' is '%s', which [%s] %s does not know", k->name, word, m->table->plugin,
-                    v->param->name);
+        hf_complain(r, "'%s' is '%s', which [%s] %s does not know", k->name, word,
+                    r->m->table->plugin, v->param->name);
     else if (word)
         snprintf(v->text, sizeof v->text, "%s", word);
 }
@@ -151,15 +178,14 @@ static void check_sum(hf_reader *r, const weft_hf_key *k, const char *list, cons
 }
 
 /* Whole numbers, each below what a key above says. */
-static void read_list(hf_reader *r, const weft_hf_key *keys, const weft_hf_key *k, hf_model *m,
-                      hf_value *v)
+static void read_list(hf_reader *r, const weft_hf_key *k, hf_value *v)
 {
     const json_t *list = hf_get(r, k->name), *x;
     size_t i, used = 0;
-    const double more = operand(m, keys, k, k->below, INFINITY);
+    const double more = operand(r, k, k->below, INFINITY);
     char derived[512];
     v->text[0] = '\0';
-    hf_model_list(m, v, derived);
+    hf_model_list(r->m, v, derived);
     if (list && !json_is_array(list))
         hf_complain(r, "'%s' is %s; expected an array", k->name, hf_json_type(list));
     json_array_foreach(list, i, x) {
@@ -181,41 +207,35 @@ static void read_list(hf_reader *r, const weft_hf_key *keys, const weft_hf_key *
         check_sum(r, k, v->text, derived);
 }
 
-static void read_key(hf_reader *r, const weft_hf_key *keys, const weft_hf_key *k, hf_model *m)
+static void read_key(hf_reader *r, const weft_hf_key *k)
 {
-    hf_value *v = hf_model_find(m, k->key);
+    hf_value *v = hf_model_find(r->m, k->key);
     if (k->is)
         hf_check_constant(r, k);
     if (v && (v->param->type == WEFT_PARAM_BOOL || json_is_boolean(hf_get(r, k->name)) ||
               is_answer(k->standard)))
-        hf_value_set_number(v, hf_get_bool(r, k->name, k->standard && *k->standard == 't'));
+        hf_value_set_number(v, get_bool(r, k->name, k->standard && *k->standard == 't'));
     else if (v && v->param->type == WEFT_PARAM_CHOICE)
-        read_word(r, k, m, v);
+        read_word(r, k, v);
     else if (v && v->param->type == WEFT_PARAM_STRING)
-        read_list(r, keys, k, m, v);
+        read_list(r, k, v);
     else if (v || k->context)
-        read_number(r, keys, k, m);
+        read_number(r, k);
     if (v)
         v->said = true;
 }
 
-static void check_names(hf_reader *r, const weft_hf_key *k)
+void hf_read_keys(hf_reader *r, const weft_hf_key *keys)
 {
-    const json_t *now = hf_get(r, k->name), *old = hf_get(r, k->old);
-    if (now && old && !json_equal(now, old))
-        hf_complain(r, "'%s' and '%s' are the same key and differ; keep the right one", k->name,
-                    k->old);
-}
-
-void hf_read_keys(hf_reader *r, const weft_hf_key *keys, hf_model *m)
-{
+    r->keys = keys;
     for (const weft_hf_key *k = keys; k->name; k++) {
-        json_t *value = k->old && !hf_get(r, k->name) ? hf_get(r, k->old) : NULL;
-        if (value && json_object_set(r->object, k->name, value) != 0)
+        json_t *now = hf_get(r, k->name), *old = hf_get(r, k->old);
+        if (old && !now && json_object_set(r->object, k->name, old) != 0)
             r->status = weft_fail_memory(r->err);
-        if (k->old)
-            check_names(r, k);
-        read_key(r, keys, k, m);
+        if (old && now && !json_equal(now, old))
+            hf_complain(r, "'%s' and '%s' are the same key and differ; keep the right one", k->name,
+                        k->old);
+        read_key(r, k);
     }
 }
 
@@ -242,7 +262,7 @@ static void say_types(hf_reader *r, const weft_hf_rope *rope, const char *word)
 /* object: holds rope_type and its numbers. false: it has said what is wrong with them. */
 static bool read_rope(hf_reader *r, json_t *object, hf_model *m)
 {
-    hf_reader inner = {r->path, object, r->err, WEFT_OK};
+    hf_reader inner = {.path = r->path, .object = object, .m = m, .err = r->err};
     const json_t *type =
         hf_get(&inner, "rope_type") ? hf_get(&inner, "rope_type") : hf_get(&inner, "type");
     const char *word = json_is_string(type) ? json_string_value(type)
@@ -254,7 +274,7 @@ static bool read_rope(hf_reader *r, json_t *object, hf_model *m)
         hf_value *v = hf_model_find(m, t->key);
         snprintf(v->text, sizeof v->text, "%s", t->value);
         v->said = true;
-        hf_read_keys(&inner, t->keys, m);
+        hf_read_keys(&inner, t->keys);
     } else if (strcmp(word, "default") != 0) {
         say_types(&inner, m->form->rope, word);
     }
@@ -299,21 +319,21 @@ static bool is_object(hf_reader *r, const char *key, const json_t *x)
 
 /* Transformers 5 keeps theta and the scaling in rope_parameters, those before it in rope_theta and
  * rope_scaling. */
-void hf_read_rotary(hf_reader *r, hf_model *m)
+void hf_read_rotary(hf_reader *r)
 {
     json_t *now = hf_get(r, "rope_parameters"), *before = hf_get(r, "rope_scaling");
     const bool is_now = is_object(r, "rope_parameters", now),
                is_before = is_object(r, "rope_scaling", before);
     hf_reader inner = *r;
+    hf_model *m = r->m;
     hf_value *v = hf_model_find(m, m->form->rope->theta);
-    double theta = hf_get_number(r, "rope_theta", v->param->min, v->param->max, false,
-                                 m->form->rope->standard);
+    double theta =
+        get_number(r, "rope_theta", v->param->min, v->param->max, false, m->form->rope->standard);
     inner.object = now;
     if (is_now && json_is_object(json_object_iter_value(json_object_iter(now))))
         hf_complain(r, "'rope_parameters' differ between layers; weft has one kind of them");
     if (is_now) {
-        double other =
-            hf_get_number(&inner, "rope_theta", v->param->min, v->param->max, false, theta);
+        double other = get_number(&inner, "rope_theta", v->param->min, v->param->max, false, theta);
         r->status = r->status ? r->status : inner.status;
         if (hf_get(r, "rope_theta") && other != theta)
             hf_complain(r, "'rope_theta' is %g, but %g in 'rope_parameters'", theta, other);

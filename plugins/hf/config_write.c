@@ -3,32 +3,7 @@
  * spellings. Of diffusers' folders, as diffusers does. */
 #include "hf.h"
 
-#include <stdlib.h>
 #include <string.h>
-#include <weft/files.h>
-
-json_t *hf_json_of(const char *text)
-{
-    json_t *value = json_loads(text, JSON_DECODE_ANY, NULL);
-    return value ? value : json_string(text);
-}
-
-weft_status hf_write_json(const json_t *root, size_t flags, const char *end, const char *folder,
-                          const char *name, weft_error *err)
-{
-    char *text = root ? json_dumps(root, JSON_INDENT(2) | flags) : NULL,
-         *path = weft_format("%s/%s", folder, name);
-    weft_text out = {0};
-    if (text)
-        weft_text_print(&out, "%s%s", text, end);
-    weft_status s = text && path && !out.out_of_memory
-                        ? weft_write_file(path, weft_text_get(&out), out.size, err)
-                        : weft_fail_memory(err);
-    weft_text_release(&out);
-    weft_free(path);
-    free(text);
-    return s;
-}
 
 /* "0 2" as [0, 2] */
 static json_t *array_of(const char *text)

@@ -6,69 +6,47 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What the command line says. */
-typedef struct arguments {
-    hf_options o;
-    const char *target;   /* --to */
-    const char *settings; /* --settings */
-    const char *size;     /* --max-shard-size */
-    const char *extra;    /* --extra */
-    const char *dtype;
-} arguments;
-
-/* ---- options ---- */
-
-/* 0: no size. */
-static int64_t read_size(const char *text)
-{
-    double bytes = 0;
-    return weft_parse_bytes(text, &bytes) ? (int64_t)bytes : 0;
-}
-
-static weft_status parse_words(arguments *a, int argc, char **argv, weft_error *err)
+/* What the command line says. Every wrong word is reported. */
+static weft_status read_arguments(hf_options *o, const char **settings, const char **target,
+                                  int argc, char **argv, weft_error *err)
 {
     static const char *const targets[] = {"hf", "weft", NULL},
                              *const dtypes[] = {"bf16", "f32", "f64", NULL},
                              *const extras[] = {"leave-out", "export", NULL};
+    const char *folders[2] = {0}, *dtype = NULL, *size = NULL, *extra = NULL;
+    double bytes = (double)o->max_shard;
+    int n = 0;
     const weft_option list[] = {
-        {.name = "to", .text = &a->target, .choices = targets},
-        {.name = "dtype", .text = &a->dtype, .choices = dtypes},
-        {.name = "max-shard-size", .text = &a->size},
-        {.name = "extra", .text = &a->extra, .choices = extras},
-        {.name = "force", .flag = &a->o.force},
-        {.name = "settings", .text = &a->settings},
-        {.name = "model", .text = &a->o.tables.named},
+        {.name = "to", .text = target, .choices = targets},
+        {.name = "dtype", .text = &dtype, .choices = dtypes},
+        {.name = "max-shard-size", .text = &size},
+        {.name = "extra", .text = &extra, .choices = extras},
+        {.name = "force", .flag = &o->force},
+        {.name = "settings", .text = settings},
+        {.name = "model", .text = &o->tables.named},
         {.name = NULL},
     };
-    const char *folders[2] = {0};
-    int n = 0;
     const weft_options options = {.command = "convert",
                                   .list = list,
                                   .arguments = folders,
                                   .max_arguments = 2,
                                   .n_arguments = &n};
     weft_status s = weft_options_parse(&options, argc, argv, err);
-    a->o.from = folders[0];
-    a->o.to = folders[1];
-    if (a->extra)
-        a->o.extra = strcmp(a->extra, "export") == 0 ? HF_EXTRA_EXPORT : HF_EXTRA_LEAVE_OUT;
-    return s;
-}
-
-/* Every wrong word is reported. */
-static weft_status read_arguments(arguments *a, int argc, char **argv, weft_error *err)
-{
-    weft_status s = parse_words(a, argc, argv, err);
-    if (a->dtype)
-        a->o.dtype = weft_dtype_find(a->dtype);
-    if (a->size && !(a->o.max_shard = read_size(a->size)))
-        s = hf_refuse(err, NULL, "--max-shard-size %s: expected a size, such as 5GB", a->size);
-    if (a->settings && a->o.from)
+    o->from = folders[0];
+    o->to = folders[1];
+    if (extra)
+        o->extra = strcmp(extra, "export") == 0 ? HF_EXTRA_EXPORT : HF_EXTRA_LEAVE_OUT;
+    if (dtype)
+        o->dtype = weft_dtype_find(dtype);
+    if (size && (!weft_parse_bytes(size, &bytes) || bytes < 1))
+        s = hf_refuse(err, NULL, "--max-shard-size %s: expected a size, such as 5GB", size);
+    if (*settings && o->from)
         s = hf_refuse(err, NULL, "--settings prints an INI and converts nothing: leave '%s' out",
-                      a->o.from);
-    if (!a->settings && !a->o.to)
+                      o->from);
+    if (!*settings && !o->to)
         s = hf_refuse(err, NULL,
                       "weft convert takes two folders, FROM and TO; weft convert --help says more");
+    o->max_shard = (int64_t)bytes;
     return s;
 }
 
@@ -139,22 +117,23 @@ static weft_status print_settings(const hf_options *o, const char *folder, weft_
 
 static weft_status run(const weft_command_host *host, int argc, char **argv, weft_error *err)
 {
-    arguments a = {.o = {.host = host,
-                         .tables = {.plugins = host->plugins},
-                         .dtype = WEFT_DTYPES,
-                         .max_shard = 5000000000}};
-    weft_status s = read_arguments(&a, argc, argv, err);
+    const char *settings = NULL, *target = NULL;
+    hf_options o = {.host = host,
+                    .tables = {.plugins = host->plugins},
+                    .dtype = WEFT_DTYPES,
+                    .max_shard = 5000000000};
+    weft_status s = read_arguments(&o, &settings, &target, argc, argv, err);
     if (s)
         return s;
-    if (a.settings)
-        return print_settings(&a.o, a.settings, err);
-    bool hugging = !hf_has_file(a.o.from, "manifest.json") &&
-                   (hf_is_folder(a.o.from) || hf_has_file(a.o.from, "params.json") ||
-                    hf_has_file(a.o.from, "model_index.json"));
-    if (a.target && strcmp(a.target, hugging ? "hf" : "weft") == 0)
-        return hf_refuse(err, a.o.from, "is %s already",
+    if (settings)
+        return print_settings(&o, settings, err);
+    const bool hugging = !hf_has_file(o.from, "manifest.json") &&
+                         (hf_is_folder(o.from) || hf_has_file(o.from, "params.json") ||
+                          hf_has_file(o.from, "model_index.json"));
+    if (target && strcmp(target, hugging ? "hf" : "weft") == 0)
+        return hf_refuse(err, o.from, "is %s already",
                          hugging ? "a Hugging Face folder" : "weft's");
-    return convert(&a.o, hugging, err);
+    return convert(&o, hugging, err);
 }
 
 const weft_command hf_convert = {

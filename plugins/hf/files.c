@@ -67,16 +67,12 @@ static weft_status open_indexed(const char *folder, const char *index, weft_fold
 
 weft_status hf_files_open(const char *folder, const hf_model *m, weft_folder **out, weft_error *err)
 {
-    char single[64], index[96];
+    char single[64], index[96], path[HF_PATH];
     const char *const singles[] = {single};
     snprintf(single, sizeof single, "%s.safetensors", hf_files_stem(m));
     snprintf(index, sizeof index, "%s.index.json", single);
-    if (hf_has_file(folder, index)) {
-        char *path = weft_format("%s/%s", folder, index);
-        weft_status s = path ? open_indexed(folder, path, out, err) : weft_fail_memory(err);
-        weft_free(path);
-        return s;
-    }
+    if (hf_has_file(folder, index))
+        return open_indexed(folder, hf_path(path, folder, index), out, err);
     if (hf_has_file(folder, single))
         return weft_folder_open_files(weft_io_system(), folder, singles, 1, out, err);
     if (hf_has_file(folder, "pytorch_model.bin") ||

@@ -5,10 +5,17 @@
 #define HF_HF_H
 
 #include <jansson.h>
+#include <limits.h>
 #include <weft/store.h>
 #include <weft/weft.h>
 
-enum { HF_NAME = 160 }; /* of a tensor, with its numbers */
+enum {
+    HF_NAME = 160,           /* of a tensor, with its numbers */
+    HF_PATH = PATH_MAX + 256 /* what is longer is not cut to another file's: systems refuse it */
+};
+
+/* FOLDER/NAME; returns path. */
+const char *hf_path(char path[HF_PATH], const char *folder, const char *name);
 
 /* An input error of a file or a folder; NULL: of none. */
 weft_status hf_refuse(weft_error *err, const char *of, const char *format, ...) WEFT_PRINTF(3, 4);
@@ -58,8 +65,6 @@ bool hf_value_number(const hf_value *v, double *out);
 void hf_value_set_number(hf_value *v, double x);
 /* Of both conditions, either may be NULL: does the model have what is so marked? */
 bool hf_model_has(const hf_model *m, const char *when, const char *unless);
-/* Is there such a number in the list that the key says? */
-bool hf_model_lists(const hf_model *m, const char *key, int64_t number);
 /* A number of the model's; 0: none. */
 int64_t hf_model_int(const hf_model *m, const char *key);
 /* A number as text that reads back as it is, at its shortest. */
@@ -76,12 +81,26 @@ bool hf_next_number(const char **list, int64_t *out);
 void hf_model_list(const hf_model *m, const hf_value *v, char text[512]);
 /* The key of config.json that says the plugin's key; NULL: none does. */
 const char *hf_key_of(const weft_hf_key *keys, const char *key);
+/* The key that says how long texts may be; NULL: none does. */
+const char *hf_context_key(const hf_model *m);
 /* A number as text, or what the model has for a key of config.json among these before `below`. NAN:
  * neither. */
 double hf_model_operand(const hf_model *m, const weft_hf_key *keys, const weft_hf_key *below,
                         const char *word, size_t n);
 
-/* ---- config.json (config.c, config_write.c) ---- */
+/* ---- JSON (json.c) ---- */
+
+/* "an object", "a number", ... */
+const char *hf_json_type(const json_t *x);
+/* An object in a file of its own; what is wrong is said with its line. To be released even so. */
+weft_status hf_read_json(const char *path, json_t **out, weft_error *err);
+/* root NULL: out of memory. end: what stands behind it. */
+weft_status hf_write_json(const json_t *root, size_t flags, const char *end, const char *folder,
+                          const char *name, weft_error *err);
+/* A JSON value, or a word without quotes, as tables have them. */
+json_t *hf_json_of(const char *text);
+
+/* ---- config.json (config.c, config_form.c, config_write.c) ---- */
 
 /* Reads FOLDER/config.json; everything that is wrong at once. A folder of another kind is refused
  * by name. Release m in every case. */
@@ -96,13 +115,26 @@ weft_status hf_config_write(const char *folder, const hf_model *m, weft_dtype dt
                             weft_error *err);
 /* Is this a folder with a config.json? */
 bool hf_is_folder(const char *folder);
-/* An object in a file of its own; what is wrong is said with its line. To be released even so. */
-weft_status hf_read_json(const char *path, json_t **out, weft_error *err);
-/* root NULL: out of memory. end: what stands behind it. */
-weft_status hf_write_json(const json_t *root, size_t flags, const char *end, const char *folder,
-                          const char *name, weft_error *err);
-/* A JSON value, or a word without quotes, as tables have them. */
-json_t *hf_json_of(const char *text);
+/* Of a JSON object every key may be wrong: each complaint is noted, and what is returned then is
+ * good enough to go on with. */
+typedef struct hf_reader {
+    const char *path; /* for messages */
+    json_t *object;
+    hf_model *m;             /* what is read */
+    const weft_hf_key *keys; /* the table of the object's */
+    weft_error *err;
+    weft_status status; /* the first complaint's */
+} hf_reader;
+
+void hf_complain(hf_reader *r, const char *format, ...) WEFT_PRINTF(2, 3);
+/* NULL: not there, or null, which is the same. */
+json_t *hf_get(const hf_reader *r, const char *key);
+/* A key that may be left out, and else has one value. */
+void hf_check_constant(hf_reader *r, const weft_hf_key *k);
+/* The keys of an object, as the table says, into the model. */
+void hf_read_keys(hf_reader *r, const weft_hf_key *keys);
+/* Rotary positions, in both spellings. */
+void hf_read_rotary(hf_reader *r);
 
 /* ---- weft's settings (settings.c, settings_read.c) ---- */
 
@@ -144,8 +176,6 @@ typedef struct hf_map {
     int n_copies;
 } hf_map;
 
-/* What it is stored as where the user wants `wanted`, WEFT_DTYPES: as it is. */
-weft_dtype hf_dtype(const hf_tensor *t, weft_dtype wanted, weft_dtype is);
 /* Not the one that ends a table. */
 bool hf_is_row(const weft_hf_tensor *row);
 /* Is this parameter of a block behind the last? */
@@ -177,8 +207,6 @@ const char *hf_files_stem(const hf_model *m);
 bool hf_is_of_layer(const hf_model *m, const weft_hf_tensor *row, int64_t layer);
 /* A pattern with its numbers. layer, index -1: not used. */
 void hf_name(char name[HF_NAME], const char *pattern, int64_t layer, int64_t index);
-/* A dim of a row's shape: *shape moves on; false: there are no more. */
-bool hf_next_dim(const hf_model *m, const char **shape, int64_t *size);
 /* Is it in none of the rows that the model has? Files may hold it, and nobody needs it. */
 bool hf_is_ignored(const hf_model *m, const char *name);
 /* "[16, 4]"; returns text. */
@@ -258,7 +286,10 @@ weft_status hf_manifest_write(const char *folder, const hf_model *m, const weft_
 
 /* Files are made in a folder beside TO, which takes TO's place once everything is written. */
 typedef struct hf_place {
+    weft_pool pool;
     char *to, *temporary;
+    char *old, *parent; /* what TO is called while it is replaced; its folder */
+    bool begun;
 } hf_place;
 
 weft_status hf_place_begin(hf_place *p, const char *to, bool force, weft_error *err);
@@ -279,10 +310,9 @@ weft_status hf_copy_file(const char *from, const char *name, const char *to, con
 
 /* [text] bos and eos as the folder's tokenizer and Transformers use them, where they are not what
  * its tokenizer_config.json names. */
-weft_status hf_tokens_settings(const char *folder, const hf_model *m, weft_text *ini,
-                               weft_error *err);
+void hf_tokens_settings(const char *folder, const hf_model *m, weft_text *ini);
 /* The ids of bos and eos that c->model lacks, from the checkpoint's tokenizer. */
-weft_status hf_tokens_find(hf_source *c, weft_error *err);
+void hf_tokens_find(hf_source *c);
 /* After hf_copy_files: the tokenizer as tokenizer.json, whatever it was called. Byte for byte,
  * unless Transformers would begin prompts otherwise than the run's documents begin, or end texts
  * with another token: then with the run's. */

@@ -16,49 +16,38 @@ static const char *setting(const weft_state_view *state, const char *section, co
     return NULL;
 }
 
-typedef struct comparison {
-    const weft_state_view *state;
-    const char *section, *folder;
-    weft_error *err;
-    weft_status status;
-} comparison;
-
-static void refuse(comparison *c, const char *key, const char *has, const char *want)
-{
-    weft_status s =
-        hf_refuse(c->err, NULL, "[%s] %s = %s, but config.json in %s says %s: set [%s] %s = %s",
-                  c->section, key, has, c->folder, want, c->section, key, want);
-    c->status = c->status ? c->status : s;
-}
-
 /* Words ("flavor") say nothing here. */
-static void compare_value(comparison *c, const hf_model *m, const hf_value *v)
+static weft_status compare_value(const hf_source *v, const weft_state_view *state,
+                                 const hf_value *value, weft_error *err)
 {
-    hf_value run = {.param = v->param};
+    const char *key = value->param->name, *plugin = v->model.table->plugin,
+               *has = setting(state, plugin, key);
+    hf_value run = {.param = value->param};
     char of_run[512], of_folder[512];
     double x;
-    const char *has = setting(c->state, c->section, v->param->name);
     snprintf(run.text, sizeof run.text, "%s", has ? has : "");
-    if (!has || (hf_value_number(v, &x) && !hf_value_number(&run, &x)))
-        return;
+    if (!has || (hf_value_number(value, &x) && !hf_value_number(&run, &x)))
+        return WEFT_OK;
     memcpy(of_run, run.text, sizeof of_run);
-    memcpy(of_folder, v->text, sizeof of_folder);
-    if (v->param->type == WEFT_PARAM_STRING) {
-        hf_model_list(m, &run, of_run);
-        hf_model_list(m, v, of_folder);
+    memcpy(of_folder, value->text, sizeof of_folder);
+    if (value->param->type == WEFT_PARAM_STRING) {
+        hf_model_list(&v->model, &run, of_run);
+        hf_model_list(&v->model, value, of_folder);
     }
-    if (!weft_param_is_same(v->param, of_run, of_folder))
-        refuse(c, v->param->name, of_run, of_folder);
+    if (weft_param_is_same(value->param, of_run, of_folder))
+        return WEFT_OK;
+    return hf_refuse(err, NULL, "[%s] %s = %s, but config.json in %s says %s: set [%s] %s = %s",
+                     plugin, key, of_run, v->path, of_folder, plugin, key, of_folder);
 }
 
-static weft_status compare_settings(const hf_model *m, const weft_state_view *state,
-                                    const char *folder, weft_error *err)
+static weft_status compare_settings(const hf_source *v, const weft_state_view *state,
+                                    weft_error *err)
 {
-    comparison c = {state, m->table->plugin, folder, err, WEFT_OK};
-    for (int i = 0; i < m->n; i++)
-        if (m->values[i].said)
-            compare_value(&c, m, &m->values[i]);
-    return c.status;
+    weft_status s = WEFT_OK;
+    for (int i = 0; i < v->model.n; i++)
+        if (v->model.values[i].said && compare_value(v, state, &v->model.values[i], err))
+            s = WEFT_ERR_INPUT;
+    return s;
 }
 
 /* A parameter, or a buffer that files have, too. */
@@ -139,7 +128,7 @@ static weft_status settle_behind(hf_source *v, const weft_state_view *state, boo
 static weft_status check(hf_source *v, const weft_state_view *state, bool new, weft_error *err)
 {
     weft_status behind = settle_behind(v, state, new, err),
-                settings = compare_settings(&v->model, state, v->path, err),
+                settings = compare_settings(v, state, err),
                 tensors = compare_tensors(v, state, err);
     return behind ? behind : settings ? settings : tensors;
 }

@@ -5,12 +5,11 @@ plugins_hf_libhf_la_SOURCES = \
 	plugins/hf/checkpoint.c \
 	plugins/hf/config.c \
 	plugins/hf/config_form.c \
-	plugins/hf/config_keys.c \
-	plugins/hf/config_values.c \
 	plugins/hf/config_write.c \
 	plugins/hf/convert.c \
 	plugins/hf/files.c \
 	plugins/hf/hf.c \
+	plugins/hf/json.c \
 	plugins/hf/load.c \
 	plugins/hf/map.c \
 	plugins/hf/model.c \
@@ -21,7 +20,6 @@ plugins_hf_libhf_la_SOURCES = \
 	plugins/hf/table.c \
 	plugins/hf/tokens.c \
 	plugins/hf/write.c \
-	plugins/hf/config.h \
 	plugins/hf/hf.h
 plugins_hf_libhf_la_CFLAGS = $(AM_CFLAGS) $(JANSSON_CFLAGS)
 

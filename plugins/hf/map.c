@@ -89,12 +89,6 @@ bool hf_is_ignored(const hf_model *m, const char *name)
 
 /* ---- types and shapes ---- */
 
-weft_dtype hf_dtype(const hf_tensor *t, weft_dtype wanted, weft_dtype is)
-{
-    const bool narrow = t->row->exact && wanted == WEFT_BF16;
-    return wanted == WEFT_DTYPES ? is : narrow && is != WEFT_BF16 ? WEFT_F32 : wanted;
-}
-
 int hf_parts(const hf_tensor *t)
 {
     return t->row->parts > 1 ? t->row->parts : 1;
@@ -115,6 +109,47 @@ const char *hf_files_stem(const hf_model *m)
     return m->form->diffusers ? "diffusion_pytorch_model" : "model";
 }
 
+/* A word, or words in parentheses with + between; returns how long it is. */
+static size_t read_factor(const hf_model *m, const char *text, int64_t *out)
+{
+    const char *c = text;
+    double sum = 0;
+    do {
+        char word[64];
+        double x = 0;
+        c += *c == '(' || *c == '+';
+        size_t n = strcspn(c, "*/+() ");
+        snprintf(word, sizeof word, "%.*s", (int)n, c);
+        const hf_value *v = hf_model_find(m, word);
+        if (v ? hf_value_number(v, &x) : weft_parse_number(word, &x))
+            sum += x;
+        c += n;
+    } while (*c == '+');
+    *out = sum >= 0 && sum < 1e9 ? (int64_t)sum : 0;
+    return (size_t)(c + (*c == ')') - text);
+}
+
+/* A dim of a row's shape: *shape moves on; false: there are no more. */
+static bool next_dim(const hf_model *m, const char **shape, int64_t *size)
+{
+    const int64_t most = INT64_C(1) << 40;
+    const char *c = *shape + strspn(*shape, " ");
+    bool divides = false;
+    *size = 1;
+    if (!*c)
+        return false;
+    while (*c && *c != ' ') {
+        int64_t x;
+        c += read_factor(m, c, &x);
+        *size = !divides ? *size * x : x ? *size / x : 0;
+        *size = *size < most ? *size : most;
+        divides = *c == '/';
+        c += *c == '*' || *c == '/';
+    }
+    *shape = c;
+    return true;
+}
+
 /* How long the first n parts of t's tensor are together. */
 static int64_t length_of_parts(const hf_model *m, const hf_tensor *t, int n)
 {
@@ -123,7 +158,7 @@ static int64_t length_of_parts(const hf_model *m, const hf_tensor *t, int n)
         const char *shape = t->row[k - t->row->part].shape;
         int64_t size = 0;
         for (int d = 0; d <= t->row->along; d++)
-            hf_next_dim(m, &shape, &size);
+            next_dim(m, &shape, &size);
         sum += size;
     }
     return sum;
@@ -147,46 +182,6 @@ int hf_file_shape(const hf_model *m, const hf_tensor *t, bool ours, int64_t size
         size[1] = rows;
     }
     return n;
-}
-
-/* A word, or words in parentheses with + between; returns how long it is. */
-static size_t read_factor(const hf_model *m, const char *text, int64_t *out)
-{
-    const char *c = text;
-    double sum = 0;
-    do {
-        char word[64];
-        double x = 0;
-        c += *c == '(' || *c == '+';
-        size_t n = strcspn(c, "*/+() ");
-        snprintf(word, sizeof word, "%.*s", (int)n, c);
-        const hf_value *v = hf_model_find(m, word);
-        if (v ? hf_value_number(v, &x) : weft_parse_number(word, &x))
-            sum += x;
-        c += n;
-    } while (*c == '+');
-    *out = sum >= 0 && sum < 1e9 ? (int64_t)sum : 0;
-    return (size_t)(c + (*c == ')') - text);
-}
-
-bool hf_next_dim(const hf_model *m, const char **shape, int64_t *size)
-{
-    const int64_t most = INT64_C(1) << 40;
-    const char *c = *shape + strspn(*shape, " ");
-    bool divides = false;
-    *size = 1;
-    if (!*c)
-        return false;
-    while (*c && *c != ' ') {
-        int64_t x;
-        c += read_factor(m, c, &x);
-        *size = !divides ? *size * x : x ? *size / x : 0;
-        *size = *size < most ? *size : most;
-        divides = *c == '/';
-        c += *c == '*' || *c == '/';
-    }
-    *shape = c;
-    return true;
 }
 
 const char *hf_shape(char text[HF_NAME], const int64_t *size, int n)
@@ -226,11 +221,21 @@ static bool goes_on(const weft_hf_tensor *row)
     return is_of_block(row) && strcmp(blocks, before ? before : "") == 0;
 }
 
+/* Is there such a number in the list that the key says? */
+static bool lists(const hf_model *m, const char *key, int64_t number)
+{
+    const hf_value *v = hf_model_find(m, key);
+    const char *list = v ? v->text : "";
+    for (int64_t x; hf_next_number(&list, &x);)
+        if (x == number)
+            return true;
+    return false;
+}
+
 bool hf_is_of_layer(const hf_model *m, const weft_hf_tensor *row, int64_t layer)
 {
     const int64_t every = row->every ? hf_model_int(m, row->every) : 1;
-    const bool has =
-        (every < 2 || (layer + 1) % every == 0) && !hf_model_lists(m, row->except, layer);
+    const bool has = (every < 2 || (layer + 1) % every == 0) && !lists(m, row->except, layer);
     return has != row->others && (!row->from || layer >= hf_model_int(m, row->from)) &&
            (!row->until || layer < hf_model_int(m, row->until));
 }
@@ -259,7 +264,7 @@ static weft_status add(hf_map *map, const hf_model *m, const weft_hf_tensor *row
     hf_name(t->name, row->name, layer, 0);
     const char *shape = row->shape;
     int64_t size;
-    while (t->n_dims < WEFT_MAX_DIMS && hf_next_dim(m, &shape, &size))
+    while (t->n_dims < WEFT_MAX_DIMS && next_dim(m, &shape, &size))
         t->size[t->n_dims++] = size;
     return WEFT_OK;
 }

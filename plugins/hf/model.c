@@ -133,16 +133,6 @@ bool hf_model_has(const hf_model *m, const char *when, const char *unless)
     return (!when || is_on(m, when)) && (!unless || !is_on(m, unless));
 }
 
-bool hf_model_lists(const hf_model *m, const char *key, int64_t number)
-{
-    const hf_value *v = hf_model_find(m, key);
-    const char *list = v ? v->text : "";
-    for (int64_t x; hf_next_number(&list, &x);)
-        if (x == number)
-            return true;
-    return false;
-}
-
 int64_t hf_model_int(const hf_model *m, const char *key)
 {
     double x;
@@ -171,6 +161,14 @@ const char *hf_key_of(const weft_hf_key *keys, const char *key)
     while (keys->name && !(key && keys->key && strcmp(keys->key, key) == 0))
         keys++;
     return keys->name;
+}
+
+const char *hf_context_key(const hf_model *m)
+{
+    const weft_hf_key *k = m->form->keys;
+    while (k->name && !(k->context && k->key))
+        k++;
+    return k->key;
 }
 
 double hf_model_operand(const hf_model *m, const weft_hf_key *keys, const weft_hf_key *below,

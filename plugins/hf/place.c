@@ -5,7 +5,6 @@
 
 #include <dirent.h>
 #include <errno.h>
-#include <limits.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -21,12 +20,17 @@ const char *const hf_companions[] = {"tokenizer.json",
                                      "chat_template.json",
                                      NULL};
 
+const char *hf_path(char path[HF_PATH], const char *folder, const char *name)
+{
+    snprintf(path, HF_PATH, "%s/%s", folder, name);
+    return path;
+}
+
 bool hf_has_file(const char *folder, const char *name)
 {
-    char path[PATH_MAX];
+    char path[HF_PATH];
     struct stat st;
-    int n = snprintf(path, sizeof path, "%s/%s", folder, name);
-    return n > 0 && (size_t)n < sizeof path && stat(path, &st) == 0;
+    return stat(hf_path(path, folder, name), &st) == 0;
 }
 
 /* -1: it is not there, or no folder. */
@@ -62,41 +66,29 @@ static weft_status check_target(const char *to, bool force, weft_error *err)
     return WEFT_OK;
 }
 
-static weft_status check_replaced(const char *to, weft_error *err)
-{
-    char *old = weft_format("%s.replaced", to);
-    weft_status s = old ? WEFT_OK : weft_fail_memory(err);
-    if (old && count_entries(old) >= 0)
-        s = hf_refuse(err, old,
-                      "is there: a conversion was killed while it took this old folder's "
-                      "place; rename or remove it");
-    weft_free(old);
-    return s;
-}
-
 weft_status hf_place_begin(hf_place *p, const char *to, bool force, weft_error *err)
 {
     const weft_io *io = weft_io_system();
-    size_t n = strlen(to);
-    *p = (hf_place){0};
+    int n = (int)strlen(to);
     while (n > 1 && to[n - 1] == '/')
         n--;
-    p->to = weft_format("%.*s", (int)n, to);
-    char *temporary = p->to ? weft_format("%s.partial", p->to) : NULL;
-    if (!temporary)
+    *p = (hf_place){0};
+    p->to = weft_pool_format(&p->pool, "%.*s", n, to);
+    p->temporary = weft_pool_format(&p->pool, "%.*s.partial", n, to);
+    p->old = weft_pool_format(&p->pool, "%.*s.replaced", n, to);
+    p->parent = weft_pool_format(&p->pool, "%.*s/..", n, to);
+    if (p->pool.out_of_memory)
         return weft_fail_memory(err);
     weft_status s = check_target(p->to, force, err);
-    if (!s)
-        s = check_replaced(p->to, err);
+    if (!s && count_entries(p->old) >= 0)
+        s = hf_refuse(err, p->old,
+                      "is there: a conversion was killed while it took this old folder's "
+                      "place; rename or remove it");
     /* What an earlier conversion left that was killed. */
-    if (!s && count_entries(temporary) >= 0)
-        s = weft_io_remove_tree(io, temporary, err);
-    if (s) {
-        weft_free(temporary);
-        return s;
-    }
-    p->temporary = temporary; /* from here on, hf_place_end removes it */
-    return weft_io_make_dirs(io, temporary, err);
+    if (!s && count_entries(p->temporary) >= 0)
+        s = weft_io_remove_tree(io, p->temporary, err);
+    p->begun = !s;
+    return s ? s : weft_io_make_dirs(io, p->temporary, err);
 }
 
 static weft_status move(const weft_io *io, const char *from, const char *to, weft_error *err)
@@ -110,31 +102,25 @@ static weft_status move(const weft_io *io, const char *from, const char *to, wef
 weft_status hf_place_commit(hf_place *p, weft_error *err)
 {
     const weft_io *io = weft_io_system();
-    bool replaces = count_entries(p->to) > 0;
-    char *old = weft_format("%s.replaced", p->to), *parent = weft_format("%s/..", p->to);
-    weft_status s = old && parent ? weft_io_sync_dir(io, p->temporary, err) : weft_fail_memory(err);
+    const bool replaces = count_entries(p->to) > 0;
+    weft_status s = weft_io_sync_dir(io, p->temporary, err);
     if (!s && replaces)
-        s = move(io, p->to, old, err);
-    bool moved = !s && replaces;
+        s = move(io, p->to, p->old, err);
+    const bool moved = !s && replaces;
     s = s ? s : move(io, p->temporary, p->to, err);
     if (s && moved && count_entries(p->to) < 0)
-        move(io, old, p->to, err);
-    s = s ? s : weft_io_sync_dir(io, parent, err);
-    if (!s && replaces)
-        s = weft_io_remove_tree(io, old, err);
-    weft_free(old);
-    weft_free(parent);
-    return s;
+        move(io, p->old, p->to, err);
+    s = s ? s : weft_io_sync_dir(io, p->parent, err);
+    return !s && replaces ? weft_io_remove_tree(io, p->old, err) : s;
 }
 
 void hf_place_end(hf_place *p)
 {
     weft_error ignored = {0};
-    if (p->temporary && count_entries(p->temporary) >= 0)
+    if (p->begun && count_entries(p->temporary) >= 0)
         weft_io_remove_tree(weft_io_system(), p->temporary, &ignored);
     weft_error_release(&ignored);
-    weft_free(p->temporary);
-    weft_free(p->to);
+    weft_pool_release(&p->pool);
     *p = (hf_place){0};
 }
 
@@ -143,15 +129,11 @@ void hf_place_end(hf_place *p)
 weft_status hf_copy_file(const char *from, const char *name, const char *to, const char *as,
                          weft_error *err)
 {
-    char *source = weft_format("%s/%s", from, name), *target = weft_format("%s/%s", to, as),
-         *data = NULL;
+    char source[HF_PATH], target[HF_PATH], *data = NULL;
     size_t size = 0;
-    weft_status s =
-        source && target ? weft_read_file(source, &data, &size, err) : weft_fail_memory(err);
-    s = s ? s : weft_write_file(target, data, size, err);
+    weft_status s = weft_read_file(hf_path(source, from, name), &data, &size, err);
+    s = s ? s : weft_write_file(hf_path(target, to, as), data, size, err);
     weft_free(data);
-    weft_free(source);
-    weft_free(target);
     return s;
 }
 

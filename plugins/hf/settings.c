@@ -85,7 +85,9 @@ static weft_status add_tokenizer(const hf_model *m, const char *folder, weft_tex
                                  weft_error *err)
 {
     weft_status s = add_path(ini, "tokenizer", folder, "tokenizer.json", err);
-    return s ? s : hf_tokens_settings(folder, m, ini, err);
+    if (!s)
+        hf_tokens_settings(folder, m, ini);
+    return s;
 }
 
 /* The model's section, and where its parameters begin. */

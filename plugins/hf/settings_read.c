@@ -190,9 +190,8 @@ static void find_context(const json_t *manifest, hf_model *m)
         json_object_get(json_object_get(manifest, "settings"), "train"), "seq_len"));
     if (seq_len && weft_parse_number(seq_len, &x) && x >= 1 && x < 1e15)
         m->context = (int64_t)x;
-    for (const weft_hf_key *k = m->form->keys; k->name; k++)
-        if (k->context && k->key)
-            m->context = hf_model_int(m, k->key);
+    if (hf_context_key(m))
+        m->context = hf_model_int(m, hf_context_key(m));
 }
 
 weft_status hf_settings_read(const json_t *manifest, const hf_tables *tables,

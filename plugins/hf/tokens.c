@@ -8,17 +8,14 @@
 static const char *const keys[2] = {"bos", "eos"};
 static const char *const token_keys[2] = {"bos_token", "eos_token"};
 
-/* A JSON file of the folder; *root is NULL if there is none, or it is damaged, which whoever needs
- * it says. */
-static weft_status read_json(const char *folder, const char *name, json_t **root, weft_error *err)
+/* A JSON file of the folder; NULL if there is none, or it is damaged, which whoever needs it
+ * says. */
+static json_t *read_json(const char *folder, const char *name)
 {
-    char *path = weft_format("%s/%s", folder, name);
-    *root = path ? json_load_file(path, 0, NULL) : NULL;
-    if (path && !*root) /* a model_max_length of 1e30 is usual, as an integer */
-        *root = json_load_file(path, JSON_DECODE_INT_AS_REAL, NULL);
-    weft_status s = path ? WEFT_OK : weft_fail_memory(err);
-    weft_free(path);
-    return s;
+    char path[HF_PATH];
+    json_t *root = json_load_file(hf_path(path, folder, name), 0, NULL);
+    /* a model_max_length of 1e30 is usual, as an integer */
+    return root ? root : json_load_file(path, JSON_DECODE_INT_AS_REAL, NULL);
 }
 
 /* ---- a tokenizer.json ---- */
@@ -94,22 +91,17 @@ static void add_token(weft_text *ini, const char *key, const char *text, const c
         weft_text_print(ini, "%s = %s\n", key, text);
 }
 
-weft_status hf_tokens_settings(const char *folder, const hf_model *m, weft_text *ini,
-                               weft_error *err)
+void hf_tokens_settings(const char *folder, const hf_model *m, weft_text *ini)
 {
-    json_t *tokenizer = NULL, *config = NULL;
-    weft_status s = read_json(folder, "tokenizer.json", &tokenizer, err);
-    s = s ? s : read_json(folder, "tokenizer_config.json", &config, err);
-    if (!s) {
-        const char *eos = token_in(config, "eos_token");
-        add_token(ini, "bos", prefix_of(tokenizer), token_in(config, "bos_token"));
-        if (!eos && m->eos >= 0)
-            eos = text_of(tokenizer, m->eos);
-        add_token(ini, "eos", eos, token_in(config, "eos_token"));
-    }
+    json_t *tokenizer = read_json(folder, "tokenizer.json"),
+           *config = read_json(folder, "tokenizer_config.json");
+    const char *eos = token_in(config, "eos_token");
+    add_token(ini, "bos", prefix_of(tokenizer), token_in(config, "bos_token"));
+    if (!eos && m->eos >= 0)
+        eos = text_of(tokenizer, m->eos);
+    add_token(ini, "eos", eos, token_in(config, "eos_token"));
     json_decref(tokenizer);
     json_decref(config);
-    return s;
 }
 
 /* ---- a run's ---- */
@@ -138,15 +130,15 @@ static const char *file_of(const hf_source *c, const json_t *text)
     return name && *name && hf_has_file(c->path, name) ? name : "tokenizer.json";
 }
 
-static weft_status open_tokens(const hf_source *c, tokens *t, weft_error *err)
+static void open_tokens(const hf_source *c, tokens *t)
 {
-    *t = (tokens){.text = json_object_get(json_object_get(c->manifest.json, "settings"), "text")};
+    const json_t *manifest = c->manifest.json;
+    *t = (tokens){.text = json_object_get(json_object_get(manifest, "settings"), "text")};
     t->file = file_of(c, t->text);
-    weft_status s = read_json(c->path, t->file, &t->tokenizer, err);
-    s = s ? s : read_json(c->path, "tokenizer_config.json", &t->config, err);
-    for (int i = 0; i < 2 && !s; i++)
+    t->tokenizer = read_json(c->path, t->file);
+    t->config = read_json(c->path, "tokenizer_config.json");
+    for (int i = 0; i < 2; i++)
         t->token[i] = token_of(t, i);
-    return s;
 }
 
 static void close_tokens(tokens *t)
@@ -155,16 +147,15 @@ static void close_tokens(tokens *t)
     json_decref(t->config);
 }
 
-weft_status hf_tokens_find(hf_source *c, weft_error *err)
+void hf_tokens_find(hf_source *c)
 {
     tokens t;
-    weft_status s = open_tokens(c, &t, err);
     int64_t *ids[2] = {&c->model.bos, &c->model.eos};
-    for (int i = 0; i < 2 && !s && t.tokenizer; i++)
+    open_tokens(c, &t);
+    for (int i = 0; i < 2 && t.tokenizer; i++)
         if (*ids[i] < 0 && t.token[i])
             *ids[i] = id_of(t.tokenizer, t.token[i]);
     close_tokens(&t);
-    return s;
 }
 
 static bool differ(const char *a, const char *b)
@@ -214,8 +205,9 @@ static weft_status write_tokenizer(const tokens *t, const char *folder, weft_err
 weft_status hf_tokens_write(const hf_source *c, const char *folder, weft_error *err)
 {
     tokens t;
-    weft_status s = open_tokens(c, &t, err);
-    if (!s && t.text && t.tokenizer) {
+    weft_status s = WEFT_OK;
+    open_tokens(c, &t);
+    if (t.text && t.tokenizer) {
         if (strcmp(t.file, "tokenizer.json") != 0)
             s = hf_copy_file(c->path, t.file, folder, "tokenizer.json", err);
         if (!s && differ(prefix_of(t.tokenizer), t.token[0]))

@@ -47,6 +47,13 @@ static weft_piece piece_of(const char *name, weft_dtype dtype, const int64_t *si
     return p;
 }
 
+/* What it is stored as, unless the user wants it otherwise. */
+static weft_dtype dtype_of(const hf_tensor *t, weft_dtype wanted, weft_dtype is)
+{
+    const bool narrow = t->row->exact && wanted == WEFT_BF16;
+    return wanted == WEFT_DTYPES ? is : narrow && is != WEFT_BF16 ? WEFT_F32 : wanted;
+}
+
 static origin *add_piece(writing *w, const hf_tensor *t, int64_t index)
 {
     origin *from = &w->origins[w->n];
@@ -56,7 +63,7 @@ static origin *add_piece(writing *w, const hf_tensor *t, int64_t index)
     w->turned |= t->row->turned;
     hf_file_name(t, index, w->ours, from->name);
     w->pieces[w->n++] =
-        piece_of(from->name, hf_dtype(t, w->o->dtype, hf_source_dtype(w->from, t)), size, n_dims);
+        piece_of(from->name, dtype_of(t, w->o->dtype, hf_source_dtype(w->from, t)), size, n_dims);
     return from;
 }
 
@@ -151,13 +158,15 @@ int hf_end_of_file(const weft_piece *pieces, int n, int first, int64_t most)
     return first;
 }
 
-static char *name_of(const writing *w, int file)
+static void name_file(const writing *w, int file, char name[HF_NAME])
 {
     const char *stem = hf_files_stem(&w->from->model);
-    return w->ours ? weft_format("model-%05d.safetensors", file)
-           : w->n_files == 1
-               ? weft_format("%s.safetensors", stem)
-               : weft_format("%s-%05d-of-%05d.safetensors", stem, file + 1, w->n_files);
+    if (w->ours)
+        snprintf(name, HF_NAME, "model-%05d.safetensors", file);
+    else if (w->n_files == 1)
+        snprintf(name, HF_NAME, "%s.safetensors", stem);
+    else
+        snprintf(name, HF_NAME, "%s-%05d-of-%05d.safetensors", stem, file + 1, w->n_files);
 }
 
 static weft_status note_file(writing *w, const char *name, int end, const weft_sums *sums,
@@ -175,10 +184,11 @@ static weft_status note_file(writing *w, const char *name, int end, const weft_s
 static weft_status write_file(writing *w, int file, int end, weft_error *err)
 {
     weft_sums sums = {0};
-    char *name = name_of(w, file), *path = name ? weft_format("%s/%s", w->folder, name) : NULL;
-    weft_status s = path ? weft_shard_create(weft_io_system(), path, w->pieces + w->first,
-                                             end - w->first, w->ours, NULL, &w->shard, err)
-                         : weft_fail_memory(err);
+    char name[HF_NAME], path[HF_PATH];
+    name_file(w, file, name);
+    weft_status s =
+        weft_shard_create(weft_io_system(), hf_path(path, w->folder, name), w->pieces + w->first,
+                          end - w->first, w->ours, NULL, &w->shard, err);
     for (w->piece = w->first; w->piece < end && !s; w->piece++) {
         const weft_piece *p = &w->pieces[w->piece];
         w->done = 0;
@@ -192,8 +202,6 @@ static weft_status write_file(writing *w, int file, int end, weft_error *err)
     weft_shard_destroy(w->shard);
     w->shard = NULL;
     weft_sums_release(&sums);
-    weft_free(name);
-    weft_free(path);
     return s;
 }
 
@@ -219,12 +227,11 @@ static weft_status write_tensors(writing *w, weft_error *err)
 
 static weft_status write_index(const writing *w, int64_t bytes, weft_error *err)
 {
+    char name[HF_NAME];
     json_t *root = json_pack("{s:{s:I}, s:O}", "metadata", "total_size", (json_int_t)bytes,
                              "weight_map", w->places);
-    char *name = weft_format("%s.safetensors.index.json", hf_files_stem(&w->from->model));
-    weft_status s = name ? hf_write_json(root, JSON_SORT_KEYS, "", w->folder, name, err)
-                         : weft_fail_memory(err);
-    weft_free(name);
+    snprintf(name, sizeof name, "%s.safetensors.index.json", hf_files_stem(&w->from->model));
+    weft_status s = hf_write_json(root, JSON_SORT_KEYS, "", w->folder, name, err);
     json_decref(root);
     return s;
 }
@@ -241,13 +248,11 @@ static weft_status finish_folder(const writing *w, int64_t bytes, weft_error *er
 static weft_status note_companion(writing *w, const char *name, weft_error *err)
 {
     weft_sums sums = {0};
-    char *path = weft_format("%s/%s", w->folder, name);
-    weft_status s =
-        path ? weft_sums_of_file(weft_io_system(), path, &sums, err) : weft_fail_memory(err);
+    char path[HF_PATH];
+    weft_status s = weft_sums_of_file(weft_io_system(), hf_path(path, w->folder, name), &sums, err);
     if (!s)
         weft_manifest_file_print(&w->files, name, &sums);
     weft_sums_release(&sums);
-    weft_free(path);
     return s;
 }
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Values of a JSON object, each checked as it is read. */
-#include "config.h"
+/* JSON, read and written; what is wrong with it is said with its file. */
+#include "hf.h"
 
-#include <math.h>
+#include <stdlib.h>
 #include <weft/files.h>
 
 weft_status hf_refuse(weft_error *err, const char *of, const char *format, ...)
@@ -52,38 +52,23 @@ json_t *hf_get(const hf_reader *r, const char *key)
     return json_is_null(x) ? NULL : x;
 }
 
-double hf_get_number(hf_reader *r, const char *key, double least, double most, bool whole,
-                     double standard)
+json_t *hf_json_of(const char *text)
 {
-    const json_t *x = hf_get(r, key);
-    if (!x && isnan(standard))
-        hf_complain(r, "'%s' is missing", key);
-    if (!x)
-        return isnan(standard) ? least : standard;
-    if (!(whole ? json_is_integer(x) : json_is_number(x))) {
-        hf_complain(r, "'%s' is %s; expected a %snumber", key, hf_json_type(x),
-                    whole ? "whole " : "");
-        return least;
-    }
-    double value = json_number_value(x);
-    if (value >= least && value <= most)
-        return value;
-    hf_complain(r, "'%s' is %.10g; expected %.10g to %.10g", key, value, least, most);
-    return least;
+    json_t *value = json_loads(text, JSON_DECODE_ANY, NULL);
+    return value ? value : json_string(text);
 }
 
-bool hf_get_bool(hf_reader *r, const char *key, bool standard)
+weft_status hf_write_json(const json_t *root, size_t flags, const char *end, const char *folder,
+                          const char *name, weft_error *err)
 {
-    const json_t *x = hf_get(r, key);
-    if (x && !json_is_boolean(x))
-        hf_complain(r, "'%s' is %s; expected true or false", key, hf_json_type(x));
-    return x ? json_is_true(x) : standard;
-}
-
-int64_t hf_get_id(const hf_reader *r, const char *key)
-{
-    const json_t *x = hf_get(r, key);
-    if (json_is_array(x))
-        x = json_array_get(x, 0);
-    return json_is_integer(x) ? json_integer_value(x) : -1;
+    char path[HF_PATH], *text = root ? json_dumps(root, JSON_INDENT(2) | flags) : NULL;
+    weft_text out = {0};
+    if (text)
+        weft_text_print(&out, "%s%s", text, end);
+    weft_status s = text && !out.out_of_memory ? weft_write_file(hf_path(path, folder, name),
+                                                                 weft_text_get(&out), out.size, err)
+                                               : weft_fail_memory(err);
+    weft_text_release(&out);
+    free(text);
+    return s;
 }
