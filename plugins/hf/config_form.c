@@ -122,19 +122,16 @@ static void check_again(hf_reader *r, const weft_hf_key *k, const hf_value *v, d
 
 static void read_number(hf_reader *r, const weft_hf_key *k)
 {
+    static const weft_param tokens = {.type = WEFT_PARAM_INT, .min = 1, .max = 1 << 24};
     hf_value *v = hf_model_find(r->m, k->key);
-    const bool bounded = v && (v->param->min != 0 || v->param->max != 0);
-    const bool is_null = k->null && json_is_null(json_object_get(r->object, k->name));
+    const weft_param *p = v ? v->param : &tokens;
+    const bool bounded = p->min != 0 || p->max != 0,
+               is_null = k->null && json_is_null(json_object_get(r->object, k->name));
     const double standard = is_null ? strtod(k->null, NULL) : standard_of(r, k),
-                 least = bounded ? v->param->min
-                         : v     ? -1e300
-                                 : 1,
-                 most = bounded ? v->param->max
-                        : v     ? 1e300
-                                : 1 << 24;
-    const double by = operand(r, k, k->by, 1),
-                 said = get_number(r, k->name, least / by, most / by,
-                                   !v || v->param->type == WEFT_PARAM_INT, standard),
+                 least = bounded ? p->min : -1e300, most = bounded ? p->max : 1e300,
+                 by = operand(r, k, k->by, 1),
+                 said = get_number(r, k->name, least / by, most / by, p->type == WEFT_PARAM_INT,
+                                   standard),
                  x = said * by;
     check_relations(r, k, said);
     check_again(r, k, v, x);

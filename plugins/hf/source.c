@@ -125,15 +125,22 @@ static weft_status match_one(matching *m, hf_tensor *want)
 /* ---- tensors beside the model's own: of adapters, of further heads, a plugin's buffers ---- */
 
 /* They have no place in Hugging Face's form, so that who converts says what becomes of them. */
-static weft_status settle_extras(const matching *m, hf_extra how)
+static weft_status find_extras(const matching *m, hf_extra how)
 {
     hf_source *x = m->x;
+    const int n = weft_folder_count(x->folder);
     weft_status s = WEFT_OK;
     if (how == HF_EXTRA_LEAVE_OUT)
-        x->n_extras = 0;
-    for (int i = 0; i < x->n_extras; i++) {
-        const weft_stored *t = x->extras[i];
-        if (how == HF_EXTRA_REFUSE && i < HF_MOST_NAMED)
+        return WEFT_OK;
+    x->extras = weft_alloc((size_t)n * sizeof *x->extras);
+    if (!x->extras)
+        return weft_fail_memory(m->err);
+    for (int i = 0; i < n; i++) {
+        const weft_stored *t = weft_folder_get(x->folder, i);
+        if (json_object_get(m->known, t->name) || (!x->ours && hf_is_ignored(&x->model, t->name)))
+            continue;
+        x->extras[x->n_extras++] = t;
+        if (how == HF_EXTRA_REFUSE && x->n_extras <= HF_MOST_NAMED)
             s = hf_refuse(m->err, x->path, "tensor '%s' does not belong to the model", t->name);
         else if (how == HF_EXTRA_EXPORT && t->dtype == WEFT_DTYPES && strcmp(t->type, "F16") != 0)
             s = hf_refuse(m->err, x->path, "tensor '%s' is %s, which weft does not have", t->name,
@@ -142,21 +149,6 @@ static weft_status settle_extras(const matching *m, hf_extra how)
     if (how == HF_EXTRA_REFUSE)
         say_more(m, x->n_extras, "do not belong to the model");
     return s;
-}
-
-static weft_status find_extras(const matching *m, hf_extra how)
-{
-    hf_source *x = m->x;
-    const int n = weft_folder_count(x->folder);
-    x->extras = weft_alloc((size_t)n * sizeof *x->extras);
-    if (!x->extras)
-        return weft_fail_memory(m->err);
-    for (int i = 0; i < n; i++) {
-        const weft_stored *t = weft_folder_get(x->folder, i);
-        if (!json_object_get(m->known, t->name) && (x->ours || !hf_is_ignored(&x->model, t->name)))
-            x->extras[x->n_extras++] = t;
-    }
-    return settle_extras(m, how);
 }
 
 /* ---- all of it ---- */

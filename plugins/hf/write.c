@@ -38,45 +38,31 @@ typedef struct writing {
 
 /* ---- which tensors ---- */
 
-/* A whole tensor. */
-static weft_piece piece_of(const char *name, weft_dtype dtype, const int64_t *size, int n_dims)
+/* A whole tensor. exact: numbers that bf16 would spoil. */
+static void add_piece(writing *w, const char *name, weft_dtype is, bool exact, const int64_t *size,
+                      int n_dims)
 {
-    weft_piece p = {.name = name, .dtype = dtype, .n_dims = n_dims};
+    const weft_dtype wanted = w->o->dtype;
+    weft_piece *p = &w->pieces[w->n++];
+    *p = (weft_piece){.name = name, .dtype = is, .n_dims = n_dims};
+    if (wanted != WEFT_DTYPES && weft_dtype_is_float(is))
+        p->dtype = exact && wanted == WEFT_BF16 && is != WEFT_BF16 ? WEFT_F32 : wanted;
     for (int d = 0; d < n_dims; d++)
-        p.whole[d] = p.size[d] = size[d];
-    return p;
+        p->whole[d] = p->size[d] = size[d];
 }
 
-/* What it is stored as, unless the user wants it otherwise. */
-static weft_dtype dtype_of(const hf_tensor *t, weft_dtype wanted, weft_dtype is)
-{
-    const bool narrow = t->row->exact && wanted == WEFT_BF16;
-    return wanted == WEFT_DTYPES ? is : narrow && is != WEFT_BF16 ? WEFT_F32 : wanted;
-}
-
-static origin *add_piece(writing *w, const hf_tensor *t, int64_t index)
+/* name NULL: as the table says. */
+static void add_own(writing *w, const hf_tensor *t, int64_t index, const char *name)
 {
     origin *from = &w->origins[w->n];
     int64_t size[WEFT_MAX_DIMS];
     const int n_dims = hf_file_shape(&w->from->model, t, w->ours, size);
     *from = (origin){.of = t, .index = index};
-    w->turned |= t->row->turned;
     hf_file_name(t, index, w->ours, from->name);
-    w->pieces[w->n++] =
-        piece_of(from->name, dtype_of(t, w->o->dtype, hf_source_dtype(w->from, t)), size, n_dims);
-    return from;
-}
-
-/* Under its own name; if it is of floats, as the user wants them. */
-static void add_extra(writing *w, const weft_stored *t)
-{
-    const bool half = t->dtype == WEFT_DTYPES, /* f16 is written as f32, which holds it exactly */
-        turns = w->o->dtype != WEFT_DTYPES && (half || weft_dtype_is_float(t->dtype));
-    w->pieces[w->n++] = piece_of(t->name,
-                                 turns  ? w->o->dtype
-                                 : half ? WEFT_F32
-                                        : t->dtype,
-                                 t->size, t->n_dims);
+    if (name)
+        snprintf(from->name, sizeof from->name, "%s", name);
+    w->turned |= t->row->turned;
+    add_piece(w, from->name, hf_source_dtype(w->from, t), t->row->exact, size, n_dims);
 }
 
 static weft_status list_pieces(writing *w, weft_error *err)
@@ -91,14 +77,15 @@ static weft_status list_pieces(writing *w, weft_error *err)
         return weft_fail_memory(err);
     for (int i = 0; i < map->n; i += w->ours ? 1 : hf_parts(&map->list[i]))
         for (int64_t k = 0; k < hf_files(&map->list[i], w->ours); k++)
-            add_piece(w, &map->list[i], k);
+            add_own(w, &map->list[i], k, NULL);
     for (int i = 0; i < map->n_copies && !w->ours; i++)
-        if (!map->copies[i].row->other) {
-            origin *from = add_piece(w, &map->list[map->copies[i].of], 0);
-            snprintf(from->name, sizeof from->name, "%s", map->copies[i].name);
-        }
-    for (int i = 0; i < w->from->n_extras; i++)
-        add_extra(w, w->from->extras[i]);
+        if (!map->copies[i].row->other)
+            add_own(w, &map->list[map->copies[i].of], 0, map->copies[i].name);
+    for (int i = 0; i < w->from->n_extras; i++) {
+        const weft_stored *t = w->from->extras[i]; /* f16 is written as f32, which holds it */
+        add_piece(w, t->name, t->dtype == WEFT_DTYPES ? WEFT_F32 : t->dtype, false, t->size,
+                  t->n_dims);
+    }
     return WEFT_OK;
 }
 
