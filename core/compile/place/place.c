@@ -50,11 +50,6 @@ static bool is_cut(role r)
     return r.kind == ROLE_CUT || r.kind == ROLE_MORE;
 }
 
-static int open_kind(const job *j)
-{
-    return j->n->op->flags & WEFT_OP_MAX ? WEFT_OPEN_MAX : WEFT_OPEN_SUM;
-}
-
 /* What a role makes of operand i, and of result r. */
 static unsigned operand_state(const job *j, role r, int i)
 {
@@ -67,12 +62,10 @@ static unsigned operand_state(const job *j, role r, int i)
 
 static unsigned result_state(const job *j, role r, int i)
 {
-    if (r.kind == ROLE_WHOLE)
-        return 0;
-    if (r.kind == ROLE_OPEN || r.kind == ROLE_MAX)
-        return r.kind == ROLE_OPEN ? WEFT_OPEN_SUM : WEFT_OPEN_MAX;
+    if (!is_cut(r))
+        return r.kind == ROLE_OPEN ? WEFT_OPEN_SUM : r.kind == ROLE_MAX ? WEFT_OPEN_MAX : 0;
     unsigned s = cut_state(&j->rule.out[i], r);
-    return s ? s : (unsigned)open_kind(j);
+    return s ? s : j->n->op->flags & WEFT_OP_MAX ? WEFT_OPEN_MAX : WEFT_OPEN_SUM;
 }
 
 /* Parameters move only by their own gather; in the backward only gradients move; what is only
@@ -327,11 +320,9 @@ static role choose(const job *j, int axis)
     int best = 0;
     double lowest = price(j, axis, list[0]);
     for (int i = 1; i < n; i++) { /* the first of equals: cut, then whole, then open */
-        double p = price(j, axis, list[i]);
-        if (p < lowest) {
-            lowest = p;
-            best = i;
-        }
+        const double p = price(j, axis, list[i]);
+        best = p < lowest ? i : best;
+        lowest = p < lowest ? p : lowest;
     }
     return list[best];
 }
@@ -470,15 +461,15 @@ static weft_layout result_layout(const job *j, int i)
     for (int a = 0; a < j->g->config.mesh.n_axes; a++) {
         if (j->roles[a].kind == ROLE_AT)
             l = weft_layout_set_at(l, a, j->roles[a].at);
-        unsigned s = j->roles[a].kind == ROLE_AT ? 0 : result_state(j, j->roles[a], i);
+        unsigned s = result_state(j, j->roles[a], i);
         if (s == WEFT_OPEN_SUM || s == WEFT_OPEN_MAX)
             l = weft_layout_set_open(l, a, (int)s);
     }
     return l;
 }
 
-/* If the table demands another layout for the value's role, everyone sees that one. */
-static weft_status give_role(weft_graph *g, weft_value *v)
+/* Its own, or what the table demands for its role. */
+static weft_layout wanted_layout(const weft_graph *g, const weft_value *v)
 {
     weft_layout target = v->layout;
     for (int a = 0; a < g->config.mesh.n_axes; a++) {
@@ -490,6 +481,13 @@ static weft_status give_role(weft_graph *g, weft_value *v)
         if (want)
             target = weft_layout_cut(target, (int)(want >> 3) & 7, a, false);
     }
+    return target;
+}
+
+/* Everyone sees what the table demands. */
+static weft_status give_role(weft_graph *g, weft_value *v)
+{
+    const weft_layout target = wanted_layout(g, v);
     if (target.bits == v->layout.bits)
         return WEFT_OK;
     char why[256];
@@ -586,6 +584,7 @@ static weft_status place_source(weft_graph *g, weft_value *v)
     v->layout = like->layout;
     v->placed = true;
     if (v->kind == WEFT_STATE_CACHE) { /* whole in the sequence, and without open sums */
+        v->layout = wanted_layout(g, like);
         for (int a = 0; a < g->config.mesh.n_axes; a++)
             if (weft_layout_open(v->layout, a) ||
                 (weft_layout_cuts(v->layout, a) && weft_layout_dim(v->layout, a) == 1))
