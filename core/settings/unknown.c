@@ -112,11 +112,12 @@ static weft_status unknown_section(weft_settings *settings, const weft_section *
             "section [%s] belongs to a plugin that is not listed; add '%s' to [weft] plugins",
             section->name, section->name);
     near = nearest_section(settings, section->name, candidates);
-    if (near)
-        return weft_fail(err, WEFT_ERR_INPUT, section->where,
-                         "unknown section [%s]; did you mean [%s]?", section->name, near);
+    if (settings->pool.out_of_memory)
+        return weft_fail_memory(err);
     return weft_fail(err, WEFT_ERR_INPUT, section->where,
-                     "unknown section [%s]; no plugin has this name", section->name);
+                     near ? "unknown section [%s]; did you mean [%s]?"
+                          : "unknown section [%s]; no plugin has this name%.0s",
+                     section->name, near ? near : "");
 }
 
 weft_status weft_settings_finish(weft_settings *settings, const char *const *candidates, bool early,

@@ -389,8 +389,12 @@ static weft_status everything(weft_error *err)
         "include = base.ini\n[weft]\nplugins = a b\n[demo]\nconut = 1\nlevel = x\n[tq]\n";
     weft_settings *settings = NULL;
     const weft_params *params;
+    const char *candidates[1001] = {NULL}; /* so many that room for them is memory of its own */
     weft_text out = {0};
     weft_status status = weft_settings_read(path_of("run.ini"), &settings, err);
+
+    for (int i = 0; i < 1000; i++)
+        candidates[i] = "another";
 
     if (status == WEFT_OK) {
         weft_settings_override(settings, "demo.count=3", err);
@@ -399,7 +403,7 @@ static weft_status everything(weft_error *err)
         weft_settings_without(settings, "q", err);
         weft_settings_section(settings, "weft", weft_core_params("weft"), &params, err);
         weft_settings_section(settings, "demo", demo_params, &params, err);
-        weft_settings_finish(settings, NULL, false, err);
+        weft_settings_finish(settings, candidates, false, err);
         weft_settings_print(settings, true, false, &out);
         weft_settings_destroy(settings);
     }
