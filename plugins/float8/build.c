@@ -38,21 +38,26 @@ static weft_value *find(const weft_value *x, const weft_op *op, const weft_value
     return NULL;
 }
 
-static weft_value *add(const f8_build *b, const weft_op *op, const char *suffix, int n,
-                       weft_value *const *ins, const weft_attr *attrs, int n_attrs)
+/* Named after its first operand, not by a number: offload finds it again in graphs of other modes.
+ */
+static weft_value *add_new(weft_graph *g, const char *op, const char *suffix, int n,
+                           weft_value *const *ins, const weft_attr *attrs, int n_attrs)
 {
-    weft_graph *g = b->g;
-    if (weft_graph_status(g) || !ins[0] || (n > 1 && !ins[1]))
-        return NULL;
-    weft_value *made = find(ins[0], op, n > 1 ? ins[1] : NULL, attrs, n_attrs, b->backward);
-    if (made)
-        return made;
     char *name = weft_format("%s.%s", ins[0]->name, suffix);
     if (!name)
         return weft_graph_fail(g, WEFT_ERR_MEMORY, WEFT_NOWHERE, "out of memory");
-    made = weft_add_full(g, op->name, name, n, ins, 1, NULL, attrs, n_attrs);
+    weft_value *made = weft_add_full(g, op, name, n, ins, 1, NULL, attrs, n_attrs);
     weft_free(name);
     return made;
+}
+
+static weft_value *add(const f8_build *b, const weft_op *op, const char *suffix, int n,
+                       weft_value *const *ins, const weft_attr *attrs, int n_attrs)
+{
+    if (weft_graph_status(b->g) || !ins[0] || (n > 1 && !ins[1]))
+        return NULL;
+    weft_value *made = find(ins[0], op, n > 1 ? ins[1] : NULL, attrs, n_attrs, b->backward);
+    return made ? made : add_new(b->g, op->name, suffix, n, ins, attrs, n_attrs);
 }
 
 weft_value *f8_amax(const f8_build *b, weft_value *x, const char *keep, const char *history)
@@ -100,7 +105,7 @@ static weft_value *as_cast(weft_graph *g, weft_value *amax, const weft_value *fi
     const weft_attr attr = {
         .key = "dtype", .kind = WEFT_ATTR_TEXT, .text = weft_dtype_name(v->dtype)};
     weft_value *cast = find(amax, v->node->op, NULL, &attr, 1, false);
-    return cast ? cast : weft_add_full(g, v->node->op->name, NULL, 1, &amax, 1, NULL, &attr, 1);
+    return cast ? cast : add_new(g, v->node->op->name, "cast", 1, &amax, &attr, 1);
 }
 
 /* What v is a part of, cast or not; v itself if nothing was cut into parts. */
@@ -139,7 +144,7 @@ weft_value *f8_weight_scale(const f8_build *b, weft_value *w, const char *keep)
     weft_value *whole = find(scale, &(weft_op){.name = "gather"}, NULL, NULL, 0, false);
     if (whole)
         return whole;
-    whole = weft_add1(b->g, "gather", NULL, scale);
+    whole = add_new(b->g, "gather", "whole", 1, &scale, NULL, 0);
     if (whole)
         whole->node->scope = WEFT_STEP_BEGIN;
     weft_set_mark(b->g, whole, WEFT_MARK_GROUP, WEFT_GROUP_ALL);
