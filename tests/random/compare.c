@@ -78,6 +78,7 @@ static void tell(random_verdict *v, random_fault fault, const char *what, int st
 void random_compare_metrics(const random_case *c, const char *one, const char *many, int from,
                             random_verdict *v)
 {
+    const double summed = ldexp(1, -44); /* a norm's own sum, of some 2^18 elements in f64 */
     figures a[MOST_STEPS], b[MOST_STEPS];
     read_metrics(one, a);
     read_metrics(many, b);
@@ -86,8 +87,8 @@ void random_compare_metrics(const random_case *c, const char *one, const char *m
         double now = random_bound(c, s), updated = random_bound(c, s + 1);
         if (isnan(a[s].loss) || parts(a[s].loss, b[s].loss, now))
             tell(v, RANDOM_LOSS, "loss", s, a[s].loss, b[s].loss, now);
-        else if (parts(a[s].norm, b[s].norm, now))
-            tell(v, RANDOM_NORM, "gradient norm", s, a[s].norm, b[s].norm, now);
+        else if (parts(a[s].norm, b[s].norm, now + summed))
+            tell(v, RANDOM_NORM, "gradient norm", s, a[s].norm, b[s].norm, now + summed);
         else if (parts(a[s].validated, b[s].validated, 0))
             tell(v, RANDOM_VALIDATION, "tokens validated", s, a[s].validated, b[s].validated, 0);
         else if (parts(a[s].validation, b[s].validation, updated))
