@@ -244,6 +244,7 @@ static void test_defaults(void **state)
     release(&r);
     assert_loads(&r, load(&r, "good_a cpu", "[weft]\ndefaults = good_a device:cpu\n"));
     assert_int_equal(r.plugins->n, 2);
+    release(&r);
     assert_int_equal(load(&r, "cpu", "[weft]\ndefaults = nowhere\n"), WEFT_ERR_INPUT);
     release(&r);
     /* a section of one that is not there is not unknown */
