@@ -114,10 +114,11 @@ static weft_status unknown_section(weft_settings *settings, const weft_section *
     near = nearest_section(settings, section->name, candidates);
     if (settings->pool.out_of_memory)
         return weft_fail_memory(err);
+    if (near)
+        return weft_fail(err, WEFT_ERR_INPUT, section->where,
+                         "unknown section [%s]; did you mean [%s]?", section->name, near);
     return weft_fail(err, WEFT_ERR_INPUT, section->where,
-                     near ? "unknown section [%s]; did you mean [%s]?"
-                          : "unknown section [%s]; no plugin has this name%.0s",
-                     section->name, near ? near : "");
+                     "unknown section [%s]; no plugin has this name", section->name);
 }
 
 weft_status weft_settings_finish(weft_settings *settings, const char *const *candidates, bool early,
