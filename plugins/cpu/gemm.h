@@ -1,20 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A tile of a matrix product, of f32 or of bf16 as f32.
  *
- * GEMM_DEPTH terms of each sum are taken at a time. Rows of a are widened into memory that stays
+ * GEMM_DEPTH terms of each sum are taken at a time. Rows of a are widened into panels that stay
  * in the second cache, then columns of b into strips as wide as the registers hold; all rows pass
  * over a strip while it lies in the first. So an element of b is widened once for CPU_GEMM_ROWS
  * rows, and one of a once for CPU_GEMM_COLUMNS columns. */
 
 enum {
     GEMM_DEPTH = CPU_GEMM_DEPTH,
-    GEMM_WIDTH = TILE_VECTORS * CPU_VECTOR, /* columns of a strip */
-    GEMM_PITCH = GEMM_DEPTH + 16,           /* between rows of a: not a power of two */
-    GEMM_AHEAD = 8                          /* rows of b */
+    GEMM_WIDTH = TILE_VECTORS * CPU_VECTOR,   /* columns of a strip */
+    GEMM_PANEL = TILE_ROWS * GEMM_DEPTH + 16, /* TILE_ROWS rows of a: no multiple of a page */
+    GEMM_A = (CPU_GEMM_ROWS + TILE_ROWS - 1) / TILE_ROWS * GEMM_PANEL,
+    GEMM_AHEAD = 8 /* rows of b */
 };
 _Static_assert((int)CPU_GEMM_GROUP % GEMM_WIDTH == 0, "whole strips are packed together");
 _Static_assert(CPU_GEMM_FLOATS >=
-                   CPU_GEMM_ROWS * (GEMM_PITCH + CPU_GEMM_COLUMNS) + CPU_GEMM_GROUP * GEMM_DEPTH,
+                   GEMM_A + CPU_GEMM_ROWS * CPU_GEMM_COLUMNS + CPU_GEMM_GROUP * GEMM_DEPTH,
                "a thread's memory is rows of a, strips of b, and a tile of c");
 
 /* An operand: f32 or bf16. */
@@ -159,21 +160,78 @@ static inline __attribute__((always_inline)) void gemm_pack_b(gemm_source b, int
     }
 }
 
+/* ---- rows of a ---- */
+
+/* TILE_ROWS rows of a, each dense, to a panel: of `depth` terms as many as fill registers; how many
+ * is returned. Eights are written in order, so that the next covers what is too much of the last.
+ */
+static inline __attribute__((always_inline)) int64_t gemm_turn_rows(gemm_source s, int64_t depth,
+                                                                    float *to)
+{
+    const int step = s.bf16 ? 16 : 8;
+    int64_t p = 0;
+    for (; p + step <= depth; p += step) {
+        gemm_eight r[8];
+#pragma GCC unroll 8
+        for (int i = 0; i < TILE_ROWS; i++)
+            r[i] = *(const gemm_eight_at *)gemm_at(s, i, p).data;
+#pragma GCC unroll 8
+        for (int i = TILE_ROWS; i < 8; i++)
+            r[i] = r[0];
+        gemm_turn(r);
+#pragma GCC unroll 8
+        for (int i = 0; i < 8; i++) {
+            if (!s.bf16) {
+                *(gemm_eight_at *)(to + (p + i) * TILE_ROWS) = r[i];
+                continue;
+            }
+            *(gemm_eight_at *)(to + (p + 2 * i) * TILE_ROWS) = r[i] << 16;
+            *(gemm_eight_at *)(to + (p + 2 * i + 1) * TILE_ROWS) = r[i] & 0xffff0000u;
+        }
+    }
+    return p;
+}
+
+/* a[m, depth] to panels of TILE_ROWS rows, GEMM_PANEL apart, in which the rows' terms of a sum lie
+ * side by side: a pass over a strip reads a panel from end to end. */
+static inline __attribute__((always_inline)) void gemm_pack_a(gemm_source a, int64_t m,
+                                                              int64_t depth, float *to)
+{
+    const int64_t whole = m / TILE_ROWS, rest = m % TILE_ROWS;
+    if (a.col != 1) {
+        for (int64_t p = 0; p < depth; p++) {
+            gemm_source line = gemm_at(a, 0, p);
+            float *at = to + p * TILE_ROWS;
+            for (int64_t i = 0; i < whole; i++, at += GEMM_PANEL)
+                gemm_copy(gemm_at(line, i * TILE_ROWS, 0), 0, 1, TILE_ROWS, at, 0);
+            for (int64_t i = 0; i < rest; i++)
+                at[i] = gemm_get(line, whole * TILE_ROWS + i, 0);
+        }
+        return;
+    }
+    for (int64_t i = 0; i < whole; i++, to += GEMM_PANEL) {
+        gemm_source rows = gemm_at(a, i * TILE_ROWS, 0);
+        for (int64_t p = gemm_turn_rows(rows, depth, to); p < depth; p++)
+            for (int64_t r = 0; r < TILE_ROWS; r++)
+                to[p * TILE_ROWS + r] = gemm_get(rows, r, p);
+    }
+    for (int64_t p = 0; p < depth; p++)
+        for (int64_t r = 0; r < rest; r++)
+            to[p * TILE_ROWS + r] = gemm_get(a, whole * TILE_ROWS + r, p);
+}
+
 /* ---- a tile ---- */
 
 /* All rows of a over a strip: c[m, GEMM_WIDTH] = (or +=) a b. */
-static __attribute__((noinline)) void gemm_strip_k(int64_t m, int64_t depth, operands o,
-                                                   int64_t ahead, bool add)
+static __attribute__((noinline)) void gemm_strip(int64_t m, int64_t depth, operands o,
+                                                 int64_t ahead, bool add)
 {
-    o.a_row = GEMM_PITCH, o.a_col = 1, o.b_row = GEMM_WIDTH;
-    tile_strip(TILE_VECTORS, m, depth, o, ahead, add);
-}
-
-static __attribute__((noinline)) void gemm_strip_m(int64_t m, int64_t depth, operands o,
-                                                   int64_t ahead, bool add)
-{
-    o.a_row = 1, o.a_col = CPU_GEMM_ROWS, o.b_row = GEMM_WIDTH;
-    tile_strip(TILE_VECTORS, m, depth, o, ahead, add);
+    o.a_row = 1, o.a_col = TILE_ROWS, o.b_row = GEMM_WIDTH;
+    for (; m >= TILE_ROWS; m -= TILE_ROWS) {
+        tile_block(TILE_ROWS, TILE_VECTORS, depth, o, ahead, add);
+        o.a += GEMM_PANEL, o.c += TILE_ROWS * o.c_row;
+    }
+    tile_rest(TILE_VECTORS, m, depth, o, ahead, add);
 }
 
 static void gemm_store(const cpu_matmul_shape *s, void *c, int64_t i, int64_t j, int64_t m,
@@ -202,11 +260,10 @@ static void gemm_store(const cpu_matmul_shape *s, void *c, int64_t i, int64_t j,
 
 /* All of a's rows over the strips of b. While they pass over the first, c is fetched row by row:
  * strip by strip, memory would be asked for a line here and a line there. */
-static inline void gemm_strips(bool turned, int64_t m, int64_t n, int64_t depth, operands o,
-                               bool add)
+static inline void gemm_strips(int64_t m, int64_t n, int64_t depth, operands o, bool add)
 {
     for (int64_t e = 0; e < n; e += GEMM_WIDTH) {
-        (turned ? gemm_strip_m : gemm_strip_k)(m, depth, o, e == 0 ? n : 0, add);
+        gemm_strip(m, depth, o, e == 0 ? n : 0, add);
         o.b += GEMM_WIDTH * GEMM_DEPTH, o.c += GEMM_WIDTH;
     }
 }
@@ -216,24 +273,19 @@ static inline __attribute__((always_inline)) void gemm_tile_of(const cpu_matmul_
                                                                gemm_source a, gemm_source b,
                                                                void *c, cpu_tile t, float *work)
 {
-    float *rows = work, *strips = rows + CPU_GEMM_ROWS * GEMM_PITCH,
-          *sums = strips + CPU_GEMM_GROUP * GEMM_DEPTH;
+    float *rows = work, *strips = rows + GEMM_A, *sums = strips + CPU_GEMM_GROUP * GEMM_DEPTH;
     /* f32 results of whole strips are summed where they belong */
     bool direct = s->c == WEFT_F32 && t.n % GEMM_WIDTH == 0;
     float *to = direct ? (float *)c + t.i * s->c_row + t.j : sums;
     int64_t pitch = direct ? s->c_row : CPU_GEMM_COLUMNS;
     for (int64_t p = 0; p < s->k; p += GEMM_DEPTH) {
         int64_t depth = least(s->k - p, GEMM_DEPTH);
-        bool turned = a.col != 1;
-        if (turned)
-            gemm_copy(gemm_at(a, t.i, p), a.col, depth, t.m, rows, CPU_GEMM_ROWS);
-        else
-            gemm_copy(gemm_at(a, t.i, p), a.row, t.m, depth, rows, GEMM_PITCH);
+        gemm_pack_a(gemm_at(a, t.i, p), t.m, depth, rows);
         for (int64_t e = 0; e < t.n; e += CPU_GEMM_GROUP) {
             int64_t n = least(t.n - e, CPU_GEMM_GROUP);
             gemm_pack_b(gemm_at(b, p, t.j + e), depth, n, strips);
             operands o = {.a = rows, .b = strips, .c = to + e, .c_row = pitch};
-            gemm_strips(turned, t.m, n, depth, o, p > 0 || (direct && s->add));
+            gemm_strips(t.m, n, depth, o, p > 0 || (direct && s->add));
         }
     }
     if (!direct)

@@ -48,14 +48,10 @@ static inline __attribute__((always_inline)) void tile_block(int m, int v, int64
             *(vector_at *)(o.c + i * o.c_row + j * CPU_VECTOR) = sum[i][j];
 }
 
-/* One strip of v vectors, m rows. */
-static inline __attribute__((always_inline)) void tile_strip(int v, int64_t m, int64_t k,
-                                                             operands o, int64_t ahead, bool add)
+/* One strip of v vectors, less than TILE_ROWS rows. */
+static inline __attribute__((always_inline)) void tile_rest(int v, int64_t m, int64_t k, operands o,
+                                                            int64_t ahead, bool add)
 {
-    while (m >= TILE_ROWS) {
-        tile_block(TILE_ROWS, v, k, o, ahead, add);
-        o.a += TILE_ROWS * o.a_row, o.c += TILE_ROWS * o.c_row, m -= TILE_ROWS;
-    }
     if (m >= 4) {
         tile_block(4, v, k, o, ahead, add);
         o.a += 4 * o.a_row, o.c += 4 * o.c_row, m -= 4;
@@ -68,17 +64,28 @@ static inline __attribute__((always_inline)) void tile_strip(int v, int64_t m, i
         tile_block(1, v, k, o, ahead, add);
 }
 
+/* One strip of v vectors, m rows. */
+static inline __attribute__((always_inline)) void tile_strip(int v, int64_t m, int64_t k,
+                                                             operands o, bool add)
+{
+    while (m >= TILE_ROWS) {
+        tile_block(TILE_ROWS, v, k, o, 0, add);
+        o.a += TILE_ROWS * o.a_row, o.c += TILE_ROWS * o.c_row, m -= TILE_ROWS;
+    }
+    tile_rest(v, m, k, o, 0, add);
+}
+
 /* n: a multiple of CPU_PAD. */
 static __attribute__((noinline)) void tile_product(int64_t m, int64_t n, int64_t k, operands o,
                                                    bool add)
 {
     while (n >= TILE_VECTORS * CPU_VECTOR) {
-        tile_strip(TILE_VECTORS, m, k, o, 0, add);
+        tile_strip(TILE_VECTORS, m, k, o, add);
         o.b += TILE_VECTORS * CPU_VECTOR, o.c += TILE_VECTORS * CPU_VECTOR,
             n -= TILE_VECTORS * CPU_VECTOR;
     }
     for (; n > 0; n -= CPU_VECTOR, o.b += CPU_VECTOR, o.c += CPU_VECTOR)
-        tile_strip(1, m, k, o, 0, add);
+        tile_strip(1, m, k, o, add);
 }
 
 /* ---- between tensors and tiles ---- */
