@@ -21,6 +21,7 @@ typedef struct work {
     cpu_matmul_shape shape; /* of a run, which says m, or k of a weight's gradient */
     bool dw;
     int64_t runs, experts;
+    int64_t rows; /* the most of a tile */
     int threads;
     run *list;
     float *room; /* CPU_GEMM_FLOATS for each thread */
@@ -37,6 +38,7 @@ static work work_of(const weft_call *call)
     work w = {.dw = strcmp(call->op->name, "grouped_dw") == 0,
               .runs = weft_tensor_count(counts),
               .experts = counts->size[2],
+              .rows = CPU_GEMM_ROWS,
               .threads = cpu_threads_for(call, call->op->flops(call)),
               .room = call->workspace};
     cpu_matmul_shape *s = &w.shape;
@@ -104,7 +106,7 @@ static int64_t list_runs(const weft_call *call, work *w)
         w->list[i] = (run){.expert = expert, .first = at, .count = s.m, .tiles = tiles};
         at += s.m;
         w->list[i].behind = expert % each == each - 1 ? end - at : 0;
-        tiles += w->dw || s.m * s.n == 0 ? 0 : cpu_tiles_count(&s);
+        tiles += w->dw || s.m * s.n == 0 ? 0 : cpu_tiles_count(&s, w->rows);
     }
     return tiles;
 }
@@ -145,7 +147,8 @@ static void multiply_rows(const weft_call *call, const work *w, int64_t t)
     cpu_launchers_get(CPU_ISA_AVX512)
         ->gemm(&s, element(&call->ins[0], r->first * s.k),
                element(&call->ins[1], r->expert * s.k * s.n),
-               element(&call->outs[0], r->first * s.n), cpu_tiles_at(&s, t - r->tiles), room_of(w));
+               element(&call->outs[0], r->first * s.n), cpu_tiles_at(&s, w->rows, t - r->tiles),
+               room_of(w));
 }
 
 static void launch_rows(const weft_call *call, const work *w, int64_t tiles)
@@ -186,10 +189,10 @@ static void multiply_weight(const weft_call *call, const work *w, int64_t expert
 
 static void launch_weight(const weft_call *call, const work *w)
 {
-    const int64_t each = cpu_tiles_count(&w->shape);
+    const int64_t each = cpu_tiles_count(&w->shape, w->rows);
 #pragma omp parallel for schedule(dynamic) num_threads(w->threads)
     for (int64_t t = 0; t < w->experts * each; t++)
-        multiply_weight(call, w, t / each, cpu_tiles_at(&w->shape, t % each));
+        multiply_weight(call, w, t / each, cpu_tiles_at(&w->shape, w->rows, t % each));
 }
 
 weft_status cpu_grouped_launch(const weft_call *call, weft_error *err)
@@ -204,7 +207,11 @@ weft_status cpu_grouped_launch(const weft_call *call, weft_error *err)
         clear(y, 0, weft_tensor_count(y));
     if (nothing)
         return WEFT_OK;
-    const int64_t tiles = list_runs(call, &w);
+    int64_t tiles = list_runs(call, &w);
+    w.rows =
+        cpu_tiles_rows(w.dw ? w.experts * cpu_tiles_count(&w.shape, w.rows) : tiles, w.threads);
+    if (w.rows < CPU_GEMM_ROWS)
+        tiles = list_runs(call, &w);
     if (w.dw)
         launch_weight(call, &w);
     else

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Matrix products of our own: c is cut into tiles, each computed by one thread over the whole of
- * k. The cut depends on nothing but the size, so the bits do not depend on threads. */
+ * k, in order: so the bits depend on no cut, and on no number of threads. */
 #include "tiles.h"
 
 #include <omp.h>
@@ -23,21 +23,34 @@ static int64_t pieces(int64_t size, int64_t most)
     return (size + length - 1) / length;
 }
 
-int64_t cpu_tiles_count(const cpu_matmul_shape *s)
+int64_t cpu_tiles_count(const cpu_matmul_shape *s, int64_t rows)
 {
-    return pieces(s->m, CPU_GEMM_ROWS) * pieces(s->n, CPU_GEMM_COLUMNS);
+    return pieces(s->m, rows) * pieces(s->n, CPU_GEMM_COLUMNS);
 }
 
-cpu_tile cpu_tiles_at(const cpu_matmul_shape *s, int64_t t)
+cpu_tile cpu_tiles_at(const cpu_matmul_shape *s, int64_t most, int64_t t)
 {
-    int64_t rows = cut(s->m, CPU_GEMM_ROWS), columns = cut(s->n, CPU_GEMM_COLUMNS);
-    int64_t down = pieces(s->m, CPU_GEMM_ROWS), i = t % down * rows, j = t / down * columns;
+    int64_t rows = cut(s->m, most), columns = cut(s->n, CPU_GEMM_COLUMNS);
+    int64_t down = pieces(s->m, most), i = t % down * rows, j = t / down * columns;
     return (cpu_tile){i, j, min64(rows, s->m - i), min64(columns, s->n - j)};
+}
+
+int64_t cpu_tiles_rows(int64_t tiles, int threads)
+{
+    int64_t rows = CPU_GEMM_ROWS;
+    for (; rows > CPU_GEMM_ROWS / 4 && tiles < 2 * threads; tiles *= 2)
+        rows /= 2;
+    return rows;
+}
+
+static int64_t rows_of(const cpu_matmul_shape *s, int threads)
+{
+    return cpu_tiles_rows(cpu_tiles_count(s, CPU_GEMM_ROWS), threads);
 }
 
 static int workers_of(const cpu_matmul_shape *s, int threads)
 {
-    return (int)min64(threads, cpu_tiles_count(s));
+    return (int)min64(threads, cpu_tiles_count(s, rows_of(s, threads)));
 }
 
 size_t cpu_tiles_scratch(const cpu_matmul_shape *shape, int threads)
@@ -49,10 +62,10 @@ void cpu_tiles_run(const cpu_matmul_shape *shape, int threads, const void *a, co
                    void *c, void *scratch)
 {
     const cpu_launchers *launchers = cpu_launchers_get(CPU_ISA_AVX512);
+    const int64_t rows = rows_of(shape, threads), n = cpu_tiles_count(shape, rows);
     int workers = workers_of(shape, threads);
-    int64_t n = cpu_tiles_count(shape);
 #pragma omp parallel for num_threads(workers) schedule(dynamic) if (workers > 1)
     for (int64_t t = 0; t < n; t++)
-        launchers->gemm(shape, a, b, c, cpu_tiles_at(shape, t),
+        launchers->gemm(shape, a, b, c, cpu_tiles_at(shape, rows, t),
                         (float *)scratch + (size_t)omp_get_thread_num() * CPU_GEMM_FLOATS);
 }

@@ -11,8 +11,12 @@ size_t cpu_tiles_scratch(const cpu_matmul_shape *shape, int threads);
 /* scratch: 64-byte aligned. */
 void cpu_tiles_run(const cpu_matmul_shape *shape, int threads, const void *a, const void *b,
                    void *c, void *scratch);
-/* The tiles of a product, each of which the table's gemm computes: how many, and the t-th. */
-int64_t cpu_tiles_count(const cpu_matmul_shape *shape);
-cpu_tile cpu_tiles_at(const cpu_matmul_shape *shape, int64_t t);
+/* The tiles of a product, each of which the table's gemm computes, of up to `rows` rows: how many,
+ * and the t-th. */
+int64_t cpu_tiles_count(const cpu_matmul_shape *shape, int64_t rows);
+cpu_tile cpu_tiles_at(const cpu_matmul_shape *shape, int64_t rows, int64_t t);
+/* How many rows a tile has at most, that there are some for each thread: where so many of
+ * CPU_GEMM_ROWS are too few, fewer. */
+int64_t cpu_tiles_rows(int64_t tiles, int threads);
 
 #endif
