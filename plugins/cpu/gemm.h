@@ -3,8 +3,9 @@
  *
  * GEMM_DEPTH terms of each sum are taken at a time. Rows of a are widened into panels that stay
  * in the second cache, then columns of b into strips as wide as the registers hold; all rows pass
- * over a strip while it lies in the first. So an element of b is widened once for CPU_GEMM_ROWS
- * rows, and one of a once for CPU_GEMM_COLUMNS columns. */
+ * over a strip while it lies in the first, and what is packed next is asked for meanwhile. So an
+ * element of b is widened once for CPU_GEMM_ROWS rows, and one of a once for CPU_GEMM_COLUMNS
+ * columns. */
 
 enum {
     GEMM_DEPTH = CPU_GEMM_DEPTH,
@@ -220,14 +221,64 @@ static inline __attribute__((always_inline)) void gemm_pack_a(gemm_source a, int
             to[p * TILE_ROWS + r] = gemm_get(a, whole * TILE_ROWS + r, p);
 }
 
+/* ---- what is packed next ---- */
+
+/* Memory that is asked for while others are multiplied: runs of `bytes`, `stride` bytes apart, so
+ * many of them before each block of rows. */
+typedef struct gemm_fetch {
+    const char *at;
+    int64_t stride, bytes, runs, each;
+} gemm_fetch;
+
+/* m x n elements, shared among `blocks`. */
+static inline gemm_fetch gemm_fetch_of(gemm_source s, int64_t m, int64_t n, int64_t blocks)
+{
+    const int64_t size = s.bf16 ? 2 : 4, runs = s.col == 1 ? m : n;
+    return (gemm_fetch){.at = s.data,
+                        .stride = (s.col == 1 ? s.row : s.col) * size,
+                        .bytes = (s.col == 1 ? n : m) * size,
+                        .runs = runs,
+                        .each = (runs + blocks - 1) / blocks};
+}
+
+static inline void gemm_fetch_some(gemm_fetch *f)
+{
+    for (int64_t i = 0; i < f->each && f->runs > 0; i++, f->runs--, f->at += f->stride)
+        for (int64_t e = 0; e < f->bytes; e += 4 * CPU_LINE)
+            __builtin_prefetch(f->at + e);
+}
+
+/* While columns from e on of a tile are multiplied, of terms from p on: the columns of b that are
+ * packed next, and of the next terms of a's rows a share. */
+static inline void gemm_fetch_next(gemm_source a, gemm_source b, cpu_tile t, int64_t k, int64_t p,
+                                   int64_t e, gemm_fetch next[2])
+{
+    const int64_t n = least(t.n - e, CPU_GEMM_GROUP), more = t.n - e - n, q = p + GEMM_DEPTH,
+                  depth = least(k - q, GEMM_DEPTH), extent = a.col == 1 ? t.m : depth,
+                  from = extent * e / t.n, to = extent * (e + n) / t.n;
+    int64_t blocks = t.m / TILE_ROWS * ((n + GEMM_WIDTH - 1) / GEMM_WIDTH);
+    blocks = blocks > 0 ? blocks : 1;
+    next[0] = next[1] = (gemm_fetch){.runs = 0};
+    if (more > 0)
+        next[0] = gemm_fetch_of(gemm_at(b, p, t.j + e + n), least(k - p, GEMM_DEPTH),
+                                least(more, CPU_GEMM_GROUP), blocks);
+    else if (depth > 0)
+        next[0] = gemm_fetch_of(gemm_at(b, q, t.j), depth, least(t.n, CPU_GEMM_GROUP), blocks);
+    if (depth > 0 && a.col == 1)
+        next[1] = gemm_fetch_of(gemm_at(a, t.i + from, q), to - from, depth, blocks);
+    else if (depth > 0)
+        next[1] = gemm_fetch_of(gemm_at(a, t.i, q + from), t.m, to - from, blocks);
+}
+
 /* ---- a tile ---- */
 
 /* All rows of a over a strip: c[m, GEMM_WIDTH] = (or +=) a b. */
 static __attribute__((noinline)) void gemm_strip(int64_t m, int64_t depth, operands o,
-                                                 int64_t ahead, bool add)
+                                                 int64_t ahead, bool add, gemm_fetch next[2])
 {
     o.a_row = 1, o.a_col = TILE_ROWS, o.b_row = GEMM_WIDTH;
     for (; m >= TILE_ROWS; m -= TILE_ROWS) {
+        gemm_fetch_some(&next[0]), gemm_fetch_some(&next[1]);
         tile_block(TILE_ROWS, TILE_VECTORS, depth, o, ahead, add);
         o.a += GEMM_PANEL, o.c += TILE_ROWS * o.c_row;
     }
@@ -260,10 +311,11 @@ static void gemm_store(const cpu_matmul_shape *s, void *c, int64_t i, int64_t j,
 
 /* All of a's rows over the strips of b. While they pass over the first, c is fetched row by row:
  * strip by strip, memory would be asked for a line here and a line there. */
-static inline void gemm_strips(int64_t m, int64_t n, int64_t depth, operands o, bool add)
+static inline void gemm_strips(int64_t m, int64_t n, int64_t depth, operands o, bool add,
+                               gemm_fetch next[2])
 {
     for (int64_t e = 0; e < n; e += GEMM_WIDTH) {
-        gemm_strip(m, depth, o, e == 0 ? n : 0, add);
+        gemm_strip(m, depth, o, e == 0 ? n : 0, add, next);
         o.b += GEMM_WIDTH * GEMM_DEPTH, o.c += GEMM_WIDTH;
     }
 }
@@ -285,7 +337,9 @@ static inline __attribute__((always_inline)) void gemm_tile_of(const cpu_matmul_
             int64_t n = least(t.n - e, CPU_GEMM_GROUP);
             gemm_pack_b(gemm_at(b, p, t.j + e), depth, n, strips);
             operands o = {.a = rows, .b = strips, .c = to + e, .c_row = pitch};
-            gemm_strips(t.m, n, depth, o, p > 0 || (direct && s->add));
+            gemm_fetch next[2];
+            gemm_fetch_next(a, b, t, s->k, p, e, next);
+            gemm_strips(t.m, n, depth, o, p > 0 || (direct && s->add), next);
         }
     }
     if (!direct)
