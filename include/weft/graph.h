@@ -250,6 +250,9 @@ void weft_graph_at(weft_graph *g, weft_node *before);
 void weft_graph_set_prefix(weft_graph *g, const char *format, ...) WEFT_PRINTF(2, 3);
 void weft_graph_set_parameter_prefix(weft_graph *g, const char *format, ...) WEFT_PRINTF(2, 3);
 
+/* A text that lives as long as the graph, as a name; NULL after an error. */
+const char *weft_graph_format(weft_graph *g, const char *format, ...) WEFT_PRINTF(2, 3);
+
 /* A trained parameter. shape: dim names, "ffn embed" (HF's orientation: [out, in]). */
 weft_value *weft_add_parameter(weft_graph *g, const char *name, const char *shape, weft_init init);
 /* State: what a run must keep from step to step beside its parameters. shape: dim names as above,
@@ -391,6 +394,14 @@ void weft_set_logits(weft_graph *g, weft_value *old, weft_value *logits);
 weft_value *weft_insert_at_use(weft_graph *g, weft_value *source, const char *op,
                                const char *suffix, bool (*pick)(const weft_use *use, void *ctx),
                                void *ctx);
+/* The same of a cast to this dtype. */
+weft_value *weft_cast_at_use(weft_graph *g, weft_value *source, weft_dtype dtype,
+                             const char *suffix, bool (*pick)(const weft_use *use, void *ctx),
+                             void *ctx);
+/* Whoever works on tokens reads v rounded to bf16 behind it, and v stays as wide as it is; its
+ * gradient is not widened on its way back, and it is kept for the backward, or computed again, as v
+ * is. For sums over ranks that shall be rounded once. */
+void weft_narrow_at_use(weft_graph *g, weft_value *v);
 /* Calls visit for every weight value that a computation on tokens reads: where passes insert
  * theirs. visit may insert. */
 void weft_each_use_edge(weft_graph *g, void (*visit)(weft_graph *g, weft_value *v, void *ctx),

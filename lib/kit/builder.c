@@ -6,7 +6,7 @@
 
 /* ---- names ---- */
 
-static const char *vprefix(weft_graph *g, const char *format, va_list args)
+static const char *keep(weft_graph *g, const char *format, va_list args)
 {
     char *text = weft_vformat(format, args);
     const char *kept = text ? weft_pool_strdup(&g->pool, text) : NULL;
@@ -16,11 +16,20 @@ static const char *vprefix(weft_graph *g, const char *format, va_list args)
     return kept;
 }
 
+const char *weft_graph_format(weft_graph *g, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    const char *text = keep(g, format, args);
+    va_end(args);
+    return text;
+}
+
 void weft_graph_set_prefix(weft_graph *g, const char *format, ...)
 {
     va_list args;
     va_start(args, format);
-    g->prefix = vprefix(g, format, args);
+    g->prefix = keep(g, format, args);
     va_end(args);
 }
 
@@ -28,7 +37,7 @@ void weft_graph_set_parameter_prefix(weft_graph *g, const char *format, ...)
 {
     va_list args;
     va_start(args, format);
-    g->parameter_prefix = vprefix(g, format, args);
+    g->parameter_prefix = keep(g, format, args);
     va_end(args);
 }
 

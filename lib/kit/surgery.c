@@ -66,6 +66,23 @@ weft_value *weft_insert_at_use(weft_graph *g, weft_value *source, const char *op
     return made->outs[0];
 }
 
+weft_value *weft_cast_at_use(weft_graph *g, weft_value *source, weft_dtype dtype,
+                             const char *suffix, bool (*pick)(const weft_use *, void *), void *ctx)
+{
+    weft_value *cast = weft_insert_at_use(g, source, "cast", suffix, pick, ctx);
+    if (cast)
+        cast->dtype = dtype;
+    return cast;
+}
+
+void weft_narrow_at_use(weft_graph *g, weft_value *v)
+{
+    weft_value *cast = weft_cast_at_use(g, v, WEFT_BF16, ".n", NULL, NULL);
+    weft_set_mark(g, cast, WEFT_MARK_PASS_ON, 1);
+    if (cast)
+        cast->recompute = v->recompute;
+}
+
 weft_value *weft_add_before(weft_graph *g, weft_node *at, const char *op, const char *name,
                             const char *suffix, int n_ins, weft_value *const *ins)
 {

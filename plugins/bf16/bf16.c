@@ -15,11 +15,8 @@ static bool reads_half_weight(const weft_use *use, void *ctx)
 
 static void cast_weight(weft_graph *g, weft_value *v, void *ctx)
 {
-    if (v->dtype != WEFT_F32)
-        return;
-    weft_value *cast = weft_insert_at_use(g, v, "cast", ".c", reads_half_weight, ctx);
-    if (cast)
-        cast->dtype = WEFT_BF16;
+    if (v->dtype == WEFT_F32)
+        weft_cast_at_use(g, v, WEFT_BF16, ".c", reads_half_weight, ctx);
 }
 
 static bool is_half(const weft_value *v)
@@ -49,32 +46,17 @@ static bool is_use_of(const weft_use *use, void *node)
 /* A product that is marked `exact` reads tokens that are narrow already as f32. */
 static void widen_operands(weft_graph *g, weft_node *n)
 {
-    for (int i = 0; i < n->n_ins && weft_get_mark(n, WEFT_MARK_EXACT); i++) {
-        if (n->ins[i]->dtype != WEFT_BF16)
-            continue;
-        weft_value *cast = weft_insert_at_use(g, n->ins[i], "cast", ".x", is_use_of, n);
-        if (cast)
-            cast->dtype = WEFT_F32;
-    }
+    for (int i = 0; i < n->n_ins && weft_get_mark(n, WEFT_MARK_EXACT); i++)
+        if (n->ins[i]->dtype == WEFT_BF16)
+            weft_cast_at_use(g, n->ins[i], WEFT_F32, ".x", is_use_of, n);
 }
 
-/* A sum over ranks that shall be closed first (the mark `wide`) is narrowed behind it. Its gradient
- * need not be widened again. */
-static void narrow_behind(weft_graph *g, weft_value *v)
-{
-    weft_value *cast = weft_insert_at_use(g, v, "cast", ".n", NULL, NULL);
-    weft_set_mark(g, cast, WEFT_MARK_PASS_ON, 1);
-    if (!cast)
-        return;
-    cast->dtype = WEFT_BF16;
-    cast->recompute = v->recompute;
-}
-
-/* Of an op that also gives statistics, only the first result is narrowed. */
+/* A sum over ranks that shall be closed first (the mark `wide`) is narrowed behind it. Of an op
+ * that also gives statistics, only the first result is narrowed. */
 static void narrow_results(weft_graph *g, weft_node *n)
 {
     if (is_narrow(n) && weft_get_mark(n, WEFT_MARK_WIDE)) {
-        narrow_behind(g, n->outs[0]);
+        weft_narrow_at_use(g, n->outs[0]);
         return;
     }
     int count = n->op->flags & WEFT_OP_STAT ? 1 : n->n_outs;

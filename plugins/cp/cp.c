@@ -4,6 +4,8 @@
  * follows from placement. */
 #include "cp.h"
 
+#include <math.h>
+
 static const char *const attentions[] = {"auto", "ring", "gather", NULL},
                          *const balances[] = {"head_tail", "none", NULL},
                          *const reductions[] = {"auto", "f32", NULL};
@@ -57,21 +59,53 @@ static const weft_param params[] = {
     {.name = NULL},
 };
 
-static bool rings(const cp *self, const weft_node *attention)
+/* Does a ring take no longer than gathers, by the plan's numbers? Both send (n - 1) shards of the
+ * keys and values forward, and as many again in the backward with the gradients. Of gathers all of
+ * that is waited for; in a ring it runs under the attention of a shard, and only what outlasts that
+ * is. */
+static bool ring_pays(const cp *self, const weft_graph *g, const weft_node *attention)
 {
-    if (!attention->op->ring || self->attention == ATTENTION_GATHER)
-        return false;
-    return self->attention == ATTENTION_RING ||
-           cp_ring_pays(attention, self->degree, self->flops_per_byte,
-                        self->reduce_dtype == REDUCE_F32);
+    const weft_value *q = attention->ins[0], *k = attention->ins[1];
+    const double n = (double)self->degree, width = (double)weft_dtype_size(k->dtype),
+                 places = (double)k->dims[1].size / n, /* half of them are seen */
+        forward =
+            2 * (double)weft_value_bytes(g, q) / (double)weft_dtype_size(q->dtype) / n * places,
+                 sent = self->flops_per_byte * 2 * (double)weft_value_bytes(g, k) / n, /* k, v */
+        sums = sent * 4 / width;                                                       /* dk, dv */
+    const double ring = (n - 1) * (fmax(sent - forward, 0) + fmax(sent + sums - 2.5 * forward, 0)) +
+                        sums; /* on their way home */
+    return ring <= (n - 1) * (sent + sent + (self->reduce_dtype == REDUCE_F32 ? sums : sent));
 }
 
 static void set_attention(weft_graph *g, const cp *self, weft_node *n)
 {
-    if (rings(self, n))
+    if (n->op->ring && (self->attention == ATTENTION_RING ||
+                        (self->attention == ATTENTION_AUTO && ring_pays(self, g, n))))
         weft_set_int(g, n->outs[0], "ring", 1);
     for (int i = 1; i <= 2 && self->reduce_dtype == REDUCE_F32; i++)
         weft_set_mark(g, n->ins[i], WEFT_MARK_WIDE_GRADIENT, 1);
+}
+
+/* Under causality a place at the end of the sequence sees all others, one at the head only itself.
+ * So shards of like size are of like work if each has of both: the next of the head, then the last
+ * of the tail that nobody has. Equal shards are chunks r and 2 * degree - 1 - r of 2 * degree. */
+static void balance(weft_graph *g, int64_t degree)
+{
+    const int64_t seq = weft_graph_seq_len(g), chunk = (seq + degree - 1) / degree;
+    int64_t head = 0, tail = seq;
+    int32_t *order = weft_alloc((size_t)seq * sizeof *order);
+    for (int64_t at = 0; order && at < seq; at += chunk) {
+        const int64_t size = at + chunk <= seq ? chunk : seq - at, of_head = (size + 1) / 2;
+        tail -= size - of_head;
+        for (int64_t i = 0; i < size; i++)
+            order[at + i] = (int32_t)(i < of_head ? head + i : tail + i - of_head);
+        head += of_head;
+    }
+    if (order)
+        weft_set_seq_order(g, order, seq);
+    else
+        weft_fail_memory(weft_graph_error(g));
+    weft_free(order);
 }
 
 /* Nothing of the balance is needed where every place sees all others. */
@@ -84,9 +118,9 @@ static bool is_causal(const weft_node *attention)
 static void cut_sequence(void *self, weft_graph *g)
 {
     const cp *c = self;
+    bool causal = false;
     if (weft_mesh_find(weft_graph_mesh(g), "cp") < 0)
         return;
-    bool causal = false;
     weft_add_rule_seq(g, WEFT_RULE_INPUT, NULL, "cp");
     weft_add_regather(g, "cp");
     for (weft_node *n = weft_graph_first(g); n && !weft_graph_status(g); n = n->next)
@@ -95,19 +129,13 @@ static void cut_sequence(void *self, weft_graph *g)
             causal = causal || is_causal(n);
         }
     if (c->balance == BALANCE_HEAD_TAIL && causal)
-        cp_balance(g, c->degree);
+        balance(g, c->degree);
 }
 
 static void store(void *self, weft_graph *g)
 {
     (void)self;
     weft_add_storage(g, "cp");
-}
-
-static void make_steps(void *self, weft_graph *g)
-{
-    (void)self;
-    cp_expand_rings(g);
 }
 
 static const char *const needs[] = {"model", NULL};
@@ -119,7 +147,7 @@ static const weft_contribution contributions[] = {
      .modes = WEFT_IN_TRAIN | WEFT_IN_EVALUATE,
      .graph = cut_sequence,
      .needs = needs},
-    {.kind = WEFT_PASS, .stage = WEFT_STAGE_CLOSED, .graph = make_steps},
+    {.kind = WEFT_PASS, .stage = WEFT_STAGE_CLOSED, .graph = cp_expand_rings},
     {.kind = WEFT_END},
 };
 

@@ -57,7 +57,9 @@ static weft_value **pieces_of(cutter *c, weft_value *v, weft_node *n)
     if (c->pieces[v->id])
         return c->pieces[v->id];
     weft_value **list = weft_alloc_zero((size_t)c->n, sizeof *list);
-    char *name = weft_format("%s.pieces", v->name);
+    const char *name = weft_graph_format(c->g, "%s.pieces", v->name);
+    if (!list)
+        weft_fail_memory(weft_graph_error(c->g));
     if (list && name) {
         weft_graph_at(c->g, n);
         weft_graph_set_block(c->g, v->node->block);
@@ -68,7 +70,6 @@ static weft_value **pieces_of(cutter *c, weft_value *v, weft_node *n)
             weft_set_recompute(c->g, list[p], weft_graph_mode(c->g) == WEFT_MODE_TRAIN);
         }
     }
-    weft_free(name);
     return c->pieces[v->id] = list;
 }
 
@@ -76,16 +77,13 @@ static weft_value *whole_of(cutter *c, weft_value *v, weft_node *n)
 {
     if (c->joined[v->id])
         return c->joined[v->id];
-    char *name = weft_format("%s.whole", v->name);
+    const char *name = weft_graph_format(c->g, "%s.whole", v->name);
     weft_value *whole = NULL;
-    if (name) {
-        weft_graph_at(c->g, n);
-        add_attrs(c, "unchunk", v, name, c->n, c->pieces[v->id], 1, &whole);
-        describe(c, v, whole);
-        if (whole)
-            whole->fetch = false;
-    }
-    weft_free(name);
+    weft_graph_at(c->g, n);
+    add_attrs(c, "unchunk", v, name, c->n, c->pieces[v->id], 1, &whole);
+    describe(c, v, whole);
+    if (whole)
+        whole->fetch = false;
     return c->joined[v->id] = whole;
 }
 
@@ -102,19 +100,18 @@ static bool has_dim(const cutter *c, const weft_value *v)
 static void add_piece(cutter *c, weft_node *n, int p)
 {
     weft_value *ins[64], *outs[64];
-    char *name = weft_format("%s.%d", n->outs[0]->name, p);
+    const char *name = weft_graph_format(c->g, "%s.%d", n->outs[0]->name, p);
     for (int i = 0; i < n->n_ins; i++)
         ins[i] = has_dim(c, n->ins[i]) ? pieces_of(c, n->ins[i], n)[p] : n->ins[i];
     weft_graph_at(c->g, n);
-    if (name)
-        weft_add_full(c->g, n->op->name, name, n->n_ins, ins, n->n_outs, outs, n->attrs,
-                      n->n_attrs);
-    weft_free(name);
+    weft_add_full(c->g, n->op->name, name, n->n_ins, ins, n->n_outs, outs, n->attrs, n->n_attrs);
     for (int i = 0; i < n->n_outs && !weft_graph_status(c->g); i++) {
         if (!c->pieces[n->outs[i]->id])
             c->pieces[n->outs[i]->id] = weft_alloc_zero((size_t)c->n, sizeof(weft_value *));
-        if (!c->pieces[n->outs[i]->id])
+        if (!c->pieces[n->outs[i]->id]) {
+            weft_fail_memory(weft_graph_error(c->g));
             return;
+        }
         c->pieces[n->outs[i]->id][p] = outs[i];
         describe(c, n->outs[i], outs[i]);
         outs[i]->node->scope = n->scope;
@@ -168,7 +165,7 @@ int overlap_cut(weft_graph *g, int n, const char *dim)
     c.joined = weft_alloc_zero(size, sizeof *c.joined);
     c.cut = weft_alloc_zero(size, sizeof *c.cut);
     if (!c.pieces || !c.joined || !c.cut)
-        weft_graph_fail(g, WEFT_ERR_MEMORY, WEFT_NOWHERE, "out of memory");
+        weft_fail_memory(weft_graph_error(g));
     for (weft_node *at = weft_graph_first(g), *next; at && !weft_graph_status(g); at = next) {
         next = at->next;
         visit(&c, at);

@@ -4,8 +4,6 @@
  */
 #include "tp.h"
 
-#define ROLE "repeated_heads"
-
 /* Which element of the key heads, whole, element i of the repeated ones is. */
 static int64_t source_of(const weft_tensor *repeated, const weft_tensor *k, int64_t i)
 {
@@ -78,34 +76,28 @@ static int64_t heads_of(const weft_value *v)
     return v->dims[2].size / v->dims[2].grain;
 }
 
-/* Operands of attention: q, k, v, ... Adds a node right before it and lets it read that. */
-static void repeat_operand(weft_graph *g, weft_node *attention, int operand)
-{
-    weft_value *v = attention->ins[operand];
-    weft_value *ins[] = {v, attention->ins[0]};
-    weft_value *repeated = weft_add_before(g, attention, "repeat_kv", v->name, ".rep", 2, ins);
-    if (!repeated)
-        return;
-    weft_set_role(g, repeated, ROLE);
-    weft_node_set_operand(g, attention, operand, repeated);
-}
-
-/* What is repeated is cut by heads: whoever left that to the bytes of a single move would have
- * queries follow keys that are cut by the sequence, and a ring go round all ranks of tp, too. */
+/* Of attention's operands q, k and v, the last two. What is repeated is cut by heads: whoever left
+ * that to the bytes of a single move would have queries follow keys that are cut by the sequence,
+ * and a ring go round all ranks of tp, too. */
 bool tp_repeat_kv(weft_graph *g, int64_t degree)
 {
     bool repeats = false;
     for (weft_node *n = weft_graph_first(g); n && !weft_graph_status(g); n = n->next) {
         if (!weft_node_in(n, "attention") || n->ins[1]->n_dims != 3)
             continue;
-        int64_t heads = heads_of(n->ins[0]), kv_heads = heads_of(n->ins[1]);
+        const int64_t heads = heads_of(n->ins[0]), kv_heads = heads_of(n->ins[1]);
         if (kv_heads >= degree || kv_heads == heads || heads % kv_heads)
             continue;
+        for (int i = 1; i <= 2; i++) {
+            weft_value *v = n->ins[i];
+            v = weft_add_before(g, n, "repeat_kv", v->name, ".rep", 2,
+                                (weft_value *[]){v, n->ins[0]});
+            weft_set_role(g, v, "repeated_heads");
+            weft_node_set_operand(g, n, i, v);
+        }
         if (!repeats)
-            weft_add_rule(g, WEFT_RULE_ROLE, ROLE, n->ins[0]->dims[2].name, "tp");
+            weft_add_rule(g, WEFT_RULE_ROLE, "repeated_heads", n->ins[0]->dims[2].name, "tp");
         repeats = true;
-        repeat_operand(g, n, 1);
-        repeat_operand(g, n, 2);
     }
     return repeats;
 }

@@ -71,13 +71,8 @@ static void keep_wide(weft_graph *g, const tp *self, weft_value *v)
     weft_add_rule_of(g, v, self->sequence_parallel ? "seq" : NULL, "tp");
     if (v->dtype != WEFT_BF16)
         return;
-    weft_value *narrow = weft_insert_at_use(g, v, "cast", ".n", NULL, NULL);
-    weft_set_mark(g, narrow, WEFT_MARK_PASS_ON, 1);
-    if (!narrow)
-        return;
+    weft_narrow_at_use(g, v);
     v->dtype = WEFT_F32;
-    narrow->dtype = WEFT_BF16;
-    weft_set_recompute(g, narrow, v->recompute);
 }
 
 static void add_table(void *self, weft_graph *g)
