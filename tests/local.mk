@@ -419,7 +419,7 @@ run_fixture_sources = \
 	tests/fixtures/run/maxima.c \
 	tests/fixtures/run/micro_noise.c \
 	tests/fixtures/run/misplaced.c \
-	tests/fixtures/run/mistakes.c \
+	tests/fixtures/run/mistaken.c tests/fixtures/run/mistakes.c \
 	tests/fixtures/run/moving_bias.c tests/fixtures/run/noise.c \
 	tests/fixtures/run/oddities.c \
 	tests/fixtures/run/lazy_far.c tests/fixtures/run/one_kv.c \

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A run and what keeps its state: what a store is shown of it, where the run begins, when it is
  * saved; parameters alone, for runs that only write text. */
+#include "base/array.h"
 #include "execute/run.h"
 
 #include <inttypes.h>
@@ -14,6 +15,7 @@ struct weft_keeper {
     const weft_store *store;
     void *self;
     weft_state_view state;
+    int settings_capacity;
     weft_state_tensor *tensors;
     weft_saves saves;
     int saves_seen; /* requests by signal that were heeded */
@@ -78,41 +80,30 @@ const char *weft_keeper_text(weft_pool *pool, const weft_loaded *p, const weft_p
     return n < 0 ? weft_params_text(p->params, q->name) : weft_pool_format(pool, "%" PRId64, n);
 }
 
-/* Counts if there is no list yet. */
-static bool add_section(struct weft_keeper *k, weft_setting *list, const char *section,
-                        const weft_param *table, const weft_params *params, const weft_loaded *p)
+/* p: whose section it is; NULL: the core's. */
+static void add_section(struct weft_keeper *k, const char *section, const weft_param *table,
+                        const weft_params *params, const weft_loaded *p)
 {
-    bool ok = true;
     for (const weft_param *q = table; q && q->name; q++) {
         if (q->flags & WEFT_PARAM_PER_RANK)
             continue;
+        weft_setting *s = weft_pool_push(&k->pool, &k->state.settings, &k->state.n_settings,
+                                         &k->settings_capacity, sizeof *s);
         const char *text = p ? weft_keeper_text(&k->pool, p, q) : weft_params_text(params, q->name);
-        if (list)
-            list[k->state.n_settings] = (weft_setting){section, q->name, text, table};
-        k->state.n_settings++;
-        ok = ok && text;
+        if (s)
+            *s = (weft_setting){section, q->name, text, table};
     }
-    return ok;
-}
-
-static bool add_settings(struct weft_keeper *k, const weft_plan *plan, weft_setting *list)
-{
-    k->state.n_settings = 0;
-    bool ok = add_section(k, list, "train", weft_core_params("train"), plan->train, NULL);
-    ok = add_section(k, list, "mesh", weft_core_params("mesh"), plan->mesh_params, NULL) && ok;
-    for (const weft_loaded *p = plan->plugins->list; p < plan->plugins->list + plan->plugins->n;
-         p++)
-        ok = add_section(k, list, p->module.plugin->name, p->module.plugin->params, NULL, p) && ok;
-    return ok;
 }
 
 static weft_status list_settings(struct weft_keeper *k, const weft_plan *plan, weft_error *err)
 {
-    const bool counted = add_settings(k, plan, NULL);
-    weft_setting *list =
-        weft_pool_alloc(&k->pool, ((size_t)k->state.n_settings + 1) * sizeof *list);
-    k->state.settings = list;
-    return counted && list && add_settings(k, plan, list) ? WEFT_OK : weft_fail_memory(err);
+    add_section(k, "train", weft_core_params("train"), plan->train, NULL);
+    add_section(k, "mesh", weft_core_params("mesh"), plan->mesh_params, NULL);
+    for (int i = 0; i < plan->plugins->n; i++) {
+        const weft_loaded *p = &plan->plugins->list[i];
+        add_section(k, p->module.plugin->name, p->module.plugin->params, NULL, p);
+    }
+    return k->pool.out_of_memory ? weft_fail_memory(err) : WEFT_OK;
 }
 
 /* Its sizes, what it makes of a text that is hard to get right, and its files. */
@@ -216,6 +207,11 @@ weft_status weft_run_continue(weft_run *run, weft_error *err)
     at = k->state.progress;
     if (!s && k->store)
         s = k->store->load(k->self, &k->state, &at, &found, err);
+    if (!s && (found > WEFT_STORE_STATE || at.step < 0 || at.samples < 0 || at.tokens < 0))
+        s = weft_fail(err, WEFT_ERR_RUN, WEFT_NOWHERE,
+                      "plugin '%s' loads what there is not: step %lld, sample %lld",
+                      weft_plugins_giver(run->plan->plugins, k->store), (long long)at.step,
+                      (long long)at.samples);
     if (!s && found == WEFT_STORE_NOTHING)
         s = load_weights(run, k, err);
     if (s || found != WEFT_STORE_STATE)

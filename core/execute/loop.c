@@ -31,6 +31,19 @@ static weft_status compute(weft_run *run, weft_error *err)
     return weft_run_parts(run, WEFT_MODE_TRAIN, WEFT_PART_BEGIN, WEFT_PART_STEP_END, &hooks, err);
 }
 
+/* What a service counts stands behind what there is of reports. */
+static weft_status add_counts(weft_run *run, const void *service, int n, weft_error *err)
+{
+    for (int i = 0; i < n && i < WEFT_MOST_COUNTS; i++)
+        n = run->reports[run->view.n_reports + i].name ? n : -1;
+    if (n < 0 || n > WEFT_MOST_COUNTS)
+        return weft_fail(err, WEFT_ERR_RUN, WEFT_NOWHERE,
+                         "plugin '%s': its counts are from 0 to %d, each with a name",
+                         weft_plugins_giver(run->plan->plugins, service), WEFT_MOST_COUNTS);
+    run->view.n_reports += n;
+    return WEFT_OK;
+}
+
 static weft_status read_reports(weft_run *run, weft_error *err)
 {
     weft_lowered *l = train_of(run);
@@ -55,17 +68,16 @@ static weft_status read_reports(weft_run *run, weft_error *err)
             run->view.grad_norm = run->reports[i].value;
     }
     const weft_device *d = run->plan->device;
-    if (d->counts)
-        run->view.n_reports += d->counts(run->plan->device_self, run->reports + g->n_reports);
-    return WEFT_OK;
+    int n = d->counts ? d->counts(run->plan->device_self, run->reports + g->n_reports) : 0;
+    return add_counts(run, d, n, err);
 }
 
 /* What the update has moved is of this step, too. */
-static void count_far(weft_run *run)
+static weft_status count_far(weft_run *run, weft_error *err)
 {
-    const weft_plan *p = run->plan;
-    if (p->far && p->far->counts)
-        run->view.n_reports += p->far->counts(p->far_self, run->reports + run->view.n_reports);
+    const weft_far *f = run->plan->far;
+    weft_report *list = run->reports + run->view.n_reports;
+    return add_counts(run, f, f && f->counts ? f->counts(run->plan->far_self, list) : 0, err);
 }
 
 static bool has_report(const weft_run *run, const char *name)
@@ -198,9 +210,9 @@ static weft_status one_step(weft_run *run, weft_error *err)
     s = s ? s : update(run, err);
     s = s ? s : weft_observe_step(run, WEFT_EVENT_UPDATED, err);
     s = !s && run->probe ? run->probe->updated(run->probe, run, err) : s;
+    s = s ? s : count_far(run, err);
     if (s)
         return s;
-    count_far(run);
     run->step++;
     run->view.samples = run->consumed;
     run->view.waits = run->watch->waits;

@@ -177,31 +177,6 @@ static weft_where place_of(const weft_plugins *plugins, const char *key)
     return WEFT_NOWHERE;
 }
 
-static weft_status check_device(const weft_device *d, weft_error *err)
-{
-    const struct {
-        const char *name;
-        bool there;
-    } needed[] = {{"alloc", d->alloc},       {"free", d->free}, {"upload", d->upload},
-                  {"download", d->download}, {"move", d->move}, {"reduce", d->reduce},
-                  {"wait", d->wait}};
-    for (size_t i = 0; i < sizeof needed / sizeof needed[0]; i++)
-        if (!needed[i].there)
-            return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
-                             "device '%s' cannot run anything: it lacks %s", d->name,
-                             needed[i].name);
-    bool events = d->record;
-    if (!d->event_create != !events || !d->event_destroy != !events || !d->await != !events ||
-        !d->poll != !events || !d->begin != !d->end || !d->tag != !d->reached ||
-        !d->timed_event_create != !d->elapsed)
-        return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
-                         "device '%s' has only some of event_create, event_destroy, record, await "
-                         "and poll, of begin and end, of tag and reached, or of "
-                         "timed_event_create and elapsed",
-                         d->name);
-    return WEFT_OK;
-}
-
 static weft_status find_transport(weft_run *run, weft_error *err)
 {
     const weft_plan *plan = run->plan;
@@ -289,7 +264,7 @@ weft_status weft_run_create(weft_plan *plan, const weft_host *host, weft_run **o
                                         : &run->alone;
     run->groups =
         (weft_groups){.mesh = &plan->mesh, .rank = plan->rank, .control = plan->plugins->control};
-    weft_status s = check_device(plan->device, err);
+    weft_status s = weft_services_check(plan->plugins, err);
     s = s ? s : find_transport(run, err);
     s = s ? s : begin_data(run, err);
     s = s ? s : find_watchers(run, err);

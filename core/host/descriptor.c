@@ -306,6 +306,9 @@ static void check_service(check *c, const weft_contribution *k)
     const weft_service_kind *kind = weft_service_kind_find(k->service);
     if (kind)
         check_size(c, kind, k->table);
+    const weft_device *device = strcmp(k->service, "device") == 0 ? k->table : NULL;
+    if (device && device->size == sizeof *device && is_empty(device->name))
+        complain(c, "a device has no name, which kernels name it by");
 }
 
 static void check_wrap(check *c, const weft_contribution *k)

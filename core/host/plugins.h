@@ -148,6 +148,8 @@ bool weft_plugin_gives(const weft_plugin *plugin, const char *capability);
 const void *weft_plugins_service(const weft_plugins *plugins, const char *name, void **self);
 /* The plugin whose service, or wrap, has this table; NULL: none, or table is NULL. */
 const char *weft_plugins_giver(const weft_plugins *plugins, const void *table);
+/* Has every service what a run cannot do without, and what belongs together whole or not at all? */
+weft_status weft_services_check(const weft_plugins *plugins, weft_error *err);
 /* Can it send from one rank to another? An error if not, for a run that must. by: the plugin that
  * gives it. */
 weft_status weft_transport_check_send(const weft_transport *transport, const char *by,

@@ -8,16 +8,16 @@
 
 /* ---- the lists ---- */
 
-/* DO(service, function, N, (type, name, ...)) may fail, ASK(service, function, type, ...) answers,
- * TELL(service, function, ...) does neither. Before the N parameters stands self, behind those of
- * DO err. */
+/* DO(service, function, N, (type, name, ...)) may fail, and so may GIVE(..., out), which gives
+ * *out, ASK(service, function, type, ...) answers, TELL(service, function, ...) does neither.
+ * Before the N parameters stands self, behind those of DO err. */
 
 /* clang-format off */
-#define DEVICE(DO, ASK, TELL) \
-    DO(device, alloc, 2, (size_t, bytes, void **, memory)) \
+#define DEVICE(DO, ASK, TELL, GIVE) \
+    GIVE(device, alloc, 2, (size_t, bytes, void **, memory), memory) \
     TELL(device, free, 2, (void *, memory, size_t, bytes)) \
     ASK(device, exportable, bool, 0, ()) \
-    DO(device, alloc_host, 2, (size_t, bytes, void **, memory)) \
+    GIVE(device, alloc_host, 2, (size_t, bytes, void **, memory), memory) \
     TELL(device, free_host, 2, (void *, memory, size_t, bytes)) \
     DO(device, upload, 4, (weft_queue *, queue, void *, to, const void *, from, size_t, bytes)) \
     DO(device, download, 4, (weft_queue *, queue, void *, to, const void *, from, size_t, bytes)) \
@@ -25,16 +25,16 @@
     DO(device, reduce, 2, (weft_queue *, queue, const weft_reduction *, r)) \
     ASK(device, queue, weft_queue *, 1, (int, i)) \
     ASK(device, threads, int, 0, ()) \
-    DO(device, event_create, 1, (weft_device_event **, event)) \
+    GIVE(device, event_create, 1, (weft_device_event **, event), event) \
     TELL(device, event_destroy, 1, (weft_device_event *, event)) \
     DO(device, record, 2, (weft_queue *, queue, weft_device_event *, event)) \
     DO(device, await, 2, (weft_queue *, queue, weft_device_event *, event)) \
     DO(device, poll, 2, (weft_device_event *, event, bool *, done)) \
     DO(device, wait, 0, ()) \
-    DO(device, timed_event_create, 1, (weft_device_event **, event)) \
-    DO(device, elapsed, 3, (weft_device_event *, from, weft_device_event *, to, double *, s)) \
+    GIVE(device, timed_event_create, 1, (weft_device_event **, event), event) \
+    DO(device, elapsed, 3, (weft_device_event *, from, weft_device_event *, to, double *, seconds)) \
     ASK(device, stream, void *, 1, (weft_queue *, queue)) \
-    DO(device, queue_create, 1, (weft_queue **, queue)) \
+    GIVE(device, queue_create, 1, (weft_queue **, queue), queue) \
     TELL(device, queue_destroy, 1, (weft_queue *, queue)) \
     DO(device, begin, 2, (uint64_t, key, bool *, replayed)) \
     DO(device, end, 0, ()) \
@@ -166,18 +166,34 @@ static weft_blame blame(const weft_service_link *l, const char *function)
     return weft_blame_set((weft_blame){.plugin = l->by->module.plugin->name, .hook = function});
 }
 
+static weft_status give_nothing(const weft_service_link *l, const char *function, weft_error *err)
+{
+    return weft_fail(err, WEFT_ERR_RUN, l->by->module.where,
+                     "plugin '%s': its %s says that all is well, and gives nothing",
+                     l->by->module.plugin->name, function);
+}
+
 /* l: whose function it is; t: that one's table. */
 #define FIND(service, function)                                                                    \
     const weft_service_link *l = weft_service_link_find(self, offsetof(weft_##service, function)); \
     const weft_##service *t = l->table
 
-#define DO(service, function, n, list)                                                             \
+#define CALL(service, function, n, list, before, given)                                            \
     static weft_status service##_##function(void *self PARAMS_##n list, weft_error *err)           \
     {                                                                                              \
         FIND(service, function);                                                                   \
+        weft_status s = before;                                                                    \
+        if (s)                                                                                     \
+            return s;                                                                              \
         const weft_entry entry = weft_service_link_enter(l, #function, err);                       \
-        return weft_leave(&entry, t->function(l->self ARGS_##n list, err));                        \
+        s = weft_leave(&entry, t->function(l->self ARGS_##n list, err));                           \
+        return s || given ? s : give_nothing(l, #function, err);                                   \
     }
+#define DO(service, function, n, list) CALL(service, function, n, list, WEFT_OK, true)
+#define SEND(service, function, n, list)                                                           \
+    CALL(service, function, n, list, check_group(self, l, #function, group, err), true)
+#define GIVE(service, function, n, list, out)                                                      \
+    CALL(service, function, n, list, (*out = NULL, WEFT_OK), *out)
 
 #define ASK(service, function, type, n, list)                                                      \
     static type service##_##function(void *self PARAMS_##n list)                                   \
@@ -196,17 +212,6 @@ static weft_blame blame(const weft_service_link *l, const char *function)
         const weft_blame before = blame(l, #function);                                             \
         t->function(l->self ARGS_##n list);                                                        \
         weft_blame_set(before);                                                                    \
-    }
-
-#define SEND(service, function, n, list)                                                           \
-    static weft_status service##_##function(void *self PARAMS_##n list, weft_error *err)           \
-    {                                                                                              \
-        FIND(service, function);                                                                   \
-        weft_status s = check_group(self, l, #function, group, err);                               \
-        if (s)                                                                                     \
-            return s;                                                                              \
-        const weft_entry entry = weft_service_link_enter(l, #function, err);                       \
-        return weft_leave(&entry, t->function(l->self ARGS_##n list, err));                        \
     }
 
 /* ---- groups of transports ---- */
@@ -257,7 +262,9 @@ static weft_status transport_group(void *self, const int *ranks, int n, int me, 
     if (!weft_array_push(&given->list, &given->n, &given->capacity, sizeof *given->list))
         return weft_fail_memory(err);
     const weft_entry entry = weft_service_link_enter(l, "group", err);
+    *group = NULL;
     weft_status s = weft_leave(&entry, t->group(l->self, ranks, n, me, group, err));
+    s = s || *group ? s : give_nothing(l, "group", err);
     if (s)
         given->n--;
     else
@@ -346,7 +353,7 @@ static bool transport_captured(void *self)
 /* ---- the tables ---- */
 
 /* clang-format off */
-DEVICE(DO, ASK, TELL)
+DEVICE(DO, ASK, TELL, GIVE)
 TRANSPORT(DO, ASK, TELL, SEND)
 TOKENIZER(DO, ASK, TELL)
 DATA(DO, ASK, TELL)
@@ -358,7 +365,7 @@ FAR(DO, ASK, TELL)
 
 #define ENTRY(service, function, ...) .function = service##_##function,
 
-static const weft_device device = {DEVICE(ENTRY, ENTRY, ENTRY)};
+static const weft_device device = {DEVICE(ENTRY, ENTRY, ENTRY, ENTRY)};
 static const weft_transport transport = {
     TRANSPORT(ENTRY, ENTRY, ENTRY, ENTRY)
     ENTRY(transport, group, )
@@ -398,16 +405,53 @@ const weft_service_kind *weft_service_kind_find(const char *name)
     return NULL;
 }
 
+/* Functions that are there if another one is; if `size` is, always. */
+typedef struct pair {
+    const char *service, *function, *with;
+    size_t at, with_at;
+} pair;
+/* clang-format off */
+#define OF(s, f, with) {#s, #f, #with, offsetof(weft_##s, f), offsetof(weft_##s, with)}
+static const pair together[] = {
+    OF(device, alloc, size), OF(device, free, size), OF(device, upload, size), OF(device, move, size),
+    OF(device, download, size), OF(device, reduce, size), OF(device, wait, size),
+    OF(device, free_host, alloc_host), OF(device, event_create, record), OF(device, await, record),
+    OF(device, event_destroy, record), OF(device, poll, record), OF(device, begin, end),
+    OF(device, tag, reached), OF(device, timed_event_create, elapsed), OF(transport, group, size),
+    OF(transport, ungroup, size), OF(transport, all_gather, size), OF(transport, all_reduce, size),
+    OF(transport, reduce_scatter, size), OF(transport, all_to_all, size),
+    OF(transport, add_memory, remove_memory), OF(transport, group_begin, group_end),
+    OF(transport, recv, send), OF(transport, wait, send), OF(transport, broadcast, send),
+    OF(data, begin, size), OF(data, samples, size), OF(data, sample, size), OF(store, load, size),
+    OF(store, want, size), OF(store, begin, size), OF(store, before_update, size),
+    OF(store, ready, size), OF(store, advance, size), OF(store, finish, size), OF(store, abandon, size)};
+/* clang-format on */
+
+static bool has(const weft_service_link *l, size_t at)
+{
+    static const void *const nothing;
+    return memcmp((const char *)l->table + at, &nothing, sizeof nothing) != 0;
+}
+
+weft_status weft_services_check(const weft_plugins *plugins, weft_error *err)
+{
+    const pair *end = together + sizeof together / sizeof *together;
+    for (const weft_service_link *l = plugins->links; l; l = l->next)
+        for (const pair *p = together; !l->inner && p < end; p++)
+            if (strcmp(l->service, p->service) == 0 && has(l, p->at) != has(l, p->with_at))
+                return weft_fail(err, WEFT_ERR_INPUT, l->by->module.where,
+                                 "%s '%s' cannot run anything: it lacks %s, and has %s", p->service,
+                                 l->by->module.plugin->name, has(l, p->at) ? p->with : p->function,
+                                 has(l, p->at) ? p->function : p->with);
+    return WEFT_OK;
+}
+
 weft_status weft_transport_check_send(const weft_transport *t, const char *by, weft_error *err)
 {
-    if (t->send && t->recv && t->wait && t->broadcast)
+    if (t->send)
         return WEFT_OK;
     return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
                      "this run sends values from one rank to another, and the transport of plugin "
-                     "'%s' cannot: it has no %s; list another, as local or mpi",
-                     by,
-                     !t->send   ? "send"
-                     : !t->recv ? "recv"
-                     : !t->wait ? "wait"
-                                : "broadcast");
+                     "'%s' cannot: it has no send; list another, as local or mpi",
+                     by);
 }
