@@ -54,11 +54,6 @@ weft_status weft_times_begin(weft_run *run, weft_error *err)
     return WEFT_OK;
 }
 
-static bool is_measured(const weft_run *run, const weft_lowered *l)
-{
-    return run->times && run->times->on && l->graph->config.mode == WEFT_MODE_TRAIN;
-}
-
 double weft_times_start(weft_run *run)
 {
     run->waited_s = 0;
@@ -70,7 +65,7 @@ weft_status weft_times_add(weft_run *run, const weft_lowered *l, const weft_task
                            double start, weft_error *err)
 {
     struct weft_times *t = run->times;
-    if (!is_measured(run, l))
+    if (!t || !t->on || l->graph->config.mode != WEFT_MODE_TRAIN)
         return WEFT_OK;
     weft_status s = weft_run_wait(run, err);
     int place = weft_part_is_micro(task->part) ? task->stage : t->rank;

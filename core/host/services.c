@@ -440,9 +440,12 @@ weft_status weft_services_check(const weft_plugins *plugins, weft_error *err)
         for (const pair *p = together; !l->inner && p < end; p++)
             if (strcmp(l->service, p->service) == 0 && has(l, p->at) != has(l, p->with_at))
                 return weft_fail(err, WEFT_ERR_INPUT, l->by->module.where,
-                                 "%s '%s' cannot run anything: it lacks %s, and has %s", p->service,
+                                 "%s '%s' cannot run anything: it lacks %s%s%s", p->service,
                                  l->by->module.plugin->name, has(l, p->at) ? p->with : p->function,
-                                 has(l, p->at) ? p->function : p->with);
+                                 p->with_at ? ", and has " : "",
+                                 !p->with_at     ? ""
+                                 : has(l, p->at) ? p->function
+                                                 : p->with);
     return WEFT_OK;
 }
 

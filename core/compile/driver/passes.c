@@ -77,11 +77,6 @@ typedef struct limit {
     const char *failed_by;
 } limit;
 
-static const char *pass_name(const weft_plugins *plugins, int i)
-{
-    return plugins->list[plugins->passes[i].plugin].module.plugin->name;
-}
-
 /* Has the plugin of pass i no other before the backward? */
 static bool is_last(const weft_plugins *plugins, int i)
 {
@@ -97,7 +92,7 @@ static weft_status run_stage(weft_plan *p, weft_graph *g, weft_pass_stage stage,
 {
     for (int i = 0; i < p->plugins->n_passes; i++) {
         const weft_contribution *c = p->plugins->passes[i].item;
-        const char *name = pass_name(p->plugins, i);
+        const char *name = p->plugins->list[p->plugins->passes[i].plugin].module.plugin->name;
         if (c->stage != stage || (c->modes && !(c->modes >> g->config.mode & 1u)))
             continue;
         l->reached = c == l->before;

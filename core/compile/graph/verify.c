@@ -30,11 +30,6 @@ static weft_status wrong(check *c, const weft_node *n, const char *what, const c
                      detail ? detail : "");
 }
 
-static bool same_place(const weft_value *a, const weft_value *b)
-{
-    return weft_same_shape(a, b) && a->layout.bits == b->layout.bits;
-}
-
 /* Bytes for axes of the mesh alone; the places of every dim 0, 1, ... without gaps; open axes of
  * one kind. */
 static bool sound_layout(const weft_mesh *mesh, const weft_value *v)
@@ -172,9 +167,10 @@ static weft_status check_structure(check *c, weft_node *n)
             return wrong(c, n, "has no layout", NULL);
         if (c->g->placed && !sound_layout(&c->g->config.mesh, v))
             return wrong(c, n, "has a layout that makes no sense: ", v->name);
-        if (v->update_of && !same_place(v, v->update_of))
+        const weft_value *of = v->update_of;
+        if (of && (!weft_same_shape(v, of) || v->layout.bits != of->layout.bits))
             return wrong(c, n, "differs in dims, dtype or layout from the state that it becomes: ",
-                         v->update_of->name);
+                         of->name);
         weft_status s = check_dtype(c, n, v);
         s = s ? s : check_size(c, v);
         if (s)

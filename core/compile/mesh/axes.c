@@ -11,17 +11,13 @@ void weft_mesh_plan_init(weft_mesh_plan *plan, int ranks)
 }
 
 /* Axis names are words of INIs, of layouts ("seq/cp/tp") and of sums ("+tp"). */
-static bool is_axis_name(const char *name)
-{
-    static const char known[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_";
-    return *name && !name[strspn(name, known)];
-}
+static const char in_names[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_";
 
 weft_status weft_mesh_plan_axis(weft_mesh_plan *plan, const char *name, int64_t degree,
                                 weft_where at, weft_error *err)
 {
     const char *by = plan->by ? plan->by : "a plugin";
-    if (!is_axis_name(name))
+    if (!*name || name[strspn(name, in_names)])
         return weft_fail(err, WEFT_ERR_INPUT, at,
                          "%s declares a mesh axis '%s'; names are of letters, digits and '_'", by,
                          name);

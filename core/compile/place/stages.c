@@ -132,18 +132,14 @@ static const weft_node *reader_elsewhere(const weft_graph *g, const weft_node *n
     return NULL;
 }
 
-static bool is_made_of_weights(const weft_node *n)
-{
-    return n->n_ins > 0 && n->n_outs > 0 && n->outs[0]->weight;
-}
-
 weft_status weft_graph_copy_weights(weft_graph *g)
 {
     if (weft_graph_stage_axis(g) < 0)
         return WEFT_OK;
     for (weft_node *n = g->last; n && !weft_graph_status(g); n = n->prev) {
         const weft_node *user;
-        if (!is_made_of_weights(n) || n->block == WEFT_BLOCK_NONE)
+        const bool of_weights = n->n_ins > 0 && n->n_outs > 0 && n->outs[0]->weight;
+        if (!of_weights || n->block == WEFT_BLOCK_NONE)
             continue;
         while ((user = reader_elsewhere(g, n, home_of(g, n->block)))) {
             weft_node *copy = copy_for(g, n, user->block);

@@ -47,18 +47,14 @@ typedef struct grouper {
     int n_out, n_waiting, n_held;
 } grouper;
 
-static bool is_reduction(const weft_node *n)
-{
-    return n->steps[0].move == WEFT_REDUCE_SCATTER || n->steps[0].move == WEFT_ALL_REDUCE;
-}
-
 static bool may_join(const weft_node *n)
 {
     if (n->n_steps != 1 || n->n_ins != 1 || n->n_outs != 1)
         return false;
-    return weft_get_mark(n, WEFT_MARK_GROUP)
-               ? weft_is_gather(n) || is_reduction(n)
-               : weft_get_mark(n, WEFT_MARK_PREFETCH) && weft_is_gather(n);
+    if (!weft_get_mark(n, WEFT_MARK_GROUP))
+        return weft_get_mark(n, WEFT_MARK_PREFETCH) && weft_is_gather(n);
+    const weft_move move = n->steps[0].move;
+    return weft_is_gather(n) || move == WEFT_REDUCE_SCATTER || move == WEFT_ALL_REDUCE;
 }
 
 static int open_kind(const weft_node *n)

@@ -180,14 +180,10 @@ int weft_compile_beside_until(const weft_compiler *c, const weft_node *n)
 
 /* A step begins once and then has many micro-batches; a validation and a text being written begin
  * once, too, and end for each batch. */
-static weft_part repeats_to(const weft_compiler *c)
-{
-    return c->g->config.mode == WEFT_MODE_TRAIN ? WEFT_PART_W : WEFT_PART_STEP_END;
-}
-
 static void find_last_uses(weft_compiler *c)
 {
-    const weft_part repeated = repeats_to(c);
+    const bool trains = c->g->config.mode == WEFT_MODE_TRAIN;
+    const weft_part repeated = trains ? WEFT_PART_W : WEFT_PART_STEP_END;
     int repeats_end = weft_compiler_end(c, repeated) - 1;
     int reported = weft_compiler_end(c, WEFT_PART_STEP_END);
     for (int i = 0; i < c->n; i++) {
@@ -223,11 +219,6 @@ static void find_last_uses(weft_compiler *c)
     }
 }
 
-static bool is_of(const weft_compiler *c, const weft_node *n, const weft_program *p)
-{
-    return n->part == p->part && c->stage[n->id] == p->stage;
-}
-
 bool weft_compile_is_sender(const weft_compiler *c, const weft_node *n)
 {
     return weft_layout_held(n->ins[0]->layout, c->l->coord);
@@ -247,11 +238,13 @@ static void fill_program(weft_compiler *c, weft_node *const *live, int n_live, w
 {
     p->from = c->n;
     for (int turn = 0; turn < 3; turn++)
-        for (int i = 0; i < n_live; i++)
-            if (is_of(c, live[i], p) && turn_of(c, live[i]) == turn) {
-                c->position[live[i]->id] = c->n;
-                c->order[c->n++] = live[i];
-            }
+        for (int i = 0; i < n_live; i++) {
+            weft_node *n = live[i];
+            if (n->part != p->part || c->stage[n->id] != p->stage || turn_of(c, n) != turn)
+                continue;
+            c->position[n->id] = c->n;
+            c->order[c->n++] = n;
+        }
     p->to = c->n;
 }
 

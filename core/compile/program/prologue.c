@@ -14,17 +14,14 @@ static bool is_gather(const weft_node *n)
 }
 
 /* The task before may be of any program: only what a step begins with is there for sure. */
-static bool is_there(const weft_node *n)
-{
-    return n->op->flags & WEFT_OP_SOURCE || n->part == WEFT_PART_BEGIN;
-}
-
 static bool may_begin(const weft_compiler *c, int p, int n)
 {
     for (int i = p; i < p + n; i++)
-        for (int k = 0; k < c->order[i]->n_ins; k++)
-            if (!is_there(c->order[i]->ins[k]->node))
+        for (int k = 0; k < c->order[i]->n_ins; k++) {
+            const weft_node *of = c->order[i]->ins[k]->node;
+            if (!(of->op->flags & WEFT_OP_SOURCE) && of->part != WEFT_PART_BEGIN)
                 return false;
+        }
     return true;
 }
 
