@@ -84,8 +84,9 @@ static void parse_all(parse *p, int argc, char **argv, weft_cli_options *o, weft
     weft_options_parse(&options, argc, argv, err);
     if (!p->help && o->n_arguments == 0 && usage->max_arguments != 0 &&
         !(usage->accepts & WEFT_CLI_OPTIONAL))
-        weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE, "%s is missing; see weft %s --help",
-                  usage->arguments, usage->command);
+        weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
+                  "the argument %s is missing; see weft %s --help", usage->arguments,
+                  usage->command);
     if ((usage->accepts & WEFT_CLI_INI) && o->n_arguments > 0)
         o->ini = o->arguments[0];
     for (int i = 0; i < p->edits.n; i++)

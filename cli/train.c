@@ -83,10 +83,11 @@ static weft_status check_folder(const weft_session *session, weft_error *err)
             break;
     }
     weft_status s = WEFT_OK;
-    if (stat(place, &info) != 0 || access(place, W_OK | X_OK) != 0)
-        s = no_folder(session, strerror(errno), err);
-    else if (!S_ISDIR(info.st_mode))
+    const bool there = stat(place, &info) == 0;
+    if (there && !S_ISDIR(info.st_mode))
         s = no_folder(session, "there is a file of this name", err);
+    else if (!there || access(place, W_OK | X_OK) != 0)
+        s = no_folder(session, strerror(errno), err);
     weft_free(path);
     return s;
 }

@@ -184,6 +184,10 @@ static weft_status check_number(const pp *self, const weft_graph *g, int n, weft
                  (weft_params_is(self->params, "split", "auto") &&
                   weft_params_is(self->params, "layers_per_stage", "auto"));
     int64_t want = self->degree * pp_turns(self);
+    /* stages a rank that the schedule wants, whatever the degree */
+    const int turns = self->schedule ? pp_schedule_turns(self->schedule) : 0,
+              each = turns ? turns : 1, most = places / each > 0 ? places / each : 1,
+              degree = self->degree < most ? (int)self->degree : most;
     if (n > places)
         return weft_fail(
             err, WEFT_ERR_INPUT,
@@ -192,8 +196,7 @@ static weft_status check_number(const pp *self, const weft_graph *g, int n, weft
             "%d blocks, embedding and head can be cut into; at most %d work, so "
             "degree %d with virtual_stages %d",
             n, (int)self->degree, (long long)want / self->degree, weft_graph_blocks(g), places,
-            (int)(self->degree < places ? self->degree : places),
-            (int)(self->degree < places ? places / self->degree : 1));
+            degree, turns ? turns : places / degree);
     if (n % self->degree || (given && n != want))
         return weft_fail(
             err, WEFT_ERR_INPUT,

@@ -448,6 +448,15 @@ static void terms_of_the_loss(void **state)
     metrics_add_step_json(&line, &run, &(metrics_hash){0});
     assert_non_null(
         strstr(weft_text_get(&line), ", \"loss.head\": 4.25, \"loss.mtp1\": 0.25, \"time\": "));
+    run.grad_norm = NAN; /* nobody makes one, */
+    weft_text_clear(&line);
+    metrics_add_step_line(&line, &run, &window, 200);
+    assert_null(strstr(weft_text_get(&line), "grad_norm"));
+    run.reports = reports; /* and one that is not a number */
+    run.n_reports = 1;
+    weft_text_clear(&line);
+    metrics_add_step_line(&line, &run, &window, 200);
+    assert_non_null(strstr(weft_text_get(&line), "grad_norm nan"));
     weft_text_release(&line);
 }
 
