@@ -74,7 +74,8 @@ static bool ring_pays(const cp *self, const weft_graph *g, const weft_node *atte
         sums = sent * 4 / width;                                                       /* dk, dv */
     const double ring = (n - 1) * (fmax(sent - forward, 0) + fmax(sent + sums - 2.5 * forward, 0)) +
                         sums; /* on their way home */
-    return ring <= (n - 1) * (sent + sent + (self->reduce_dtype == REDUCE_F32 ? sums : sent));
+    return ring <=
+           (n - 1) * (sent + sent + (self->reduce_dtype == REDUCE_F32 ? fmax(sums, sent) : sent));
 }
 
 static void set_attention(weft_graph *g, const cp *self, weft_node *n)

@@ -88,10 +88,11 @@ static inline __attribute__((always_inline)) void gemm_turn(gemm_eight r[8])
     }
 }
 
-/* Eight columns of b, each dense, to rows of the strip: of `depth` rows as many as fill registers;
- * how many is returned. The next eight columns are on their way meanwhile. */
-static inline __attribute__((always_inline)) int64_t gemm_turn_columns(gemm_source s, int64_t depth,
-                                                                       float *to)
+/* Up to eight columns of s, each dense, to rows `pitch` apart: of `depth` rows as many as fill
+ * registers; how many is returned. Eights are written in order, so that the next covers what is too
+ * much of one. ahead: the eight columns behind are on their way meanwhile. */
+static inline __attribute__((always_inline)) int64_t
+gemm_turn_columns(gemm_source s, int columns, int64_t depth, float *to, int pitch, bool ahead)
 {
     const int step = s.bf16 ? 16 : 8;
     int64_t p = 0;
@@ -99,20 +100,20 @@ static inline __attribute__((always_inline)) int64_t gemm_turn_columns(gemm_sour
         gemm_eight r[8];
 #pragma GCC unroll 8
         for (int c = 0; c < 8; c++)
-            r[c] = *(const gemm_eight_at *)gemm_at(s, p, c).data;
+            r[c] = *(const gemm_eight_at *)gemm_at(s, p, c < columns ? c : 0).data;
 #pragma GCC unroll 8
-        for (int c = 8; c < 16; c++)
+        for (int c = 8; c < 16 && ahead; c++)
             __builtin_prefetch(gemm_at(s, p, c).data);
         gemm_turn(r);
 #pragma GCC unroll 8
         for (int i = 0; i < 8; i++) {
             if (!s.bf16) {
-                *(gemm_eight_at *)(to + (p + i) * GEMM_WIDTH) = r[i];
+                *(gemm_eight_at *)(to + (p + i) * pitch) = r[i];
                 continue;
             }
             /* two terms of a sum lie in each 32 bits */
-            *(gemm_eight_at *)(to + (p + 2 * i) * GEMM_WIDTH) = r[i] << 16;
-            *(gemm_eight_at *)(to + (p + 2 * i + 1) * GEMM_WIDTH) = r[i] & 0xffff0000u;
+            *(gemm_eight_at *)(to + (p + 2 * i) * pitch) = r[i] << 16;
+            *(gemm_eight_at *)(to + (p + 2 * i + 1) * pitch) = r[i] & 0xffff0000u;
         }
     }
     return p;
@@ -124,7 +125,7 @@ static inline __attribute__((always_inline)) void gemm_pack_turned(gemm_source b
 {
     int64_t j = 0;
     for (; j + 8 <= n; j += 8) {
-        int64_t turned = gemm_turn_columns(gemm_at(b, 0, j), depth, to + j);
+        int64_t turned = gemm_turn_columns(gemm_at(b, 0, j), 8, depth, to + j, GEMM_WIDTH, true);
         for (int64_t p = turned; p < depth; p++)
             for (int64_t e = j; e < j + 8; e++)
                 to[p * GEMM_WIDTH + e] = gemm_get(b, p, e);
@@ -163,36 +164,6 @@ static inline __attribute__((always_inline)) void gemm_pack_b(gemm_source b, int
 
 /* ---- rows of a ---- */
 
-/* TILE_ROWS rows of a, each dense, to a panel: of `depth` terms as many as fill registers; how many
- * is returned. Eights are written in order, so that the next covers what is too much of the last.
- */
-static inline __attribute__((always_inline)) int64_t gemm_turn_rows(gemm_source s, int64_t depth,
-                                                                    float *to)
-{
-    const int step = s.bf16 ? 16 : 8;
-    int64_t p = 0;
-    for (; p + step <= depth; p += step) {
-        gemm_eight r[8];
-#pragma GCC unroll 8
-        for (int i = 0; i < TILE_ROWS; i++)
-            r[i] = *(const gemm_eight_at *)gemm_at(s, i, p).data;
-#pragma GCC unroll 8
-        for (int i = TILE_ROWS; i < 8; i++)
-            r[i] = r[0];
-        gemm_turn(r);
-#pragma GCC unroll 8
-        for (int i = 0; i < 8; i++) {
-            if (!s.bf16) {
-                *(gemm_eight_at *)(to + (p + i) * TILE_ROWS) = r[i];
-                continue;
-            }
-            *(gemm_eight_at *)(to + (p + 2 * i) * TILE_ROWS) = r[i] << 16;
-            *(gemm_eight_at *)(to + (p + 2 * i + 1) * TILE_ROWS) = r[i] & 0xffff0000u;
-        }
-    }
-    return p;
-}
-
 /* a[m, depth] to panels of TILE_ROWS rows, GEMM_PANEL apart, in which the rows' terms of a sum lie
  * side by side: a pass over a strip reads a panel from end to end. */
 static inline __attribute__((always_inline)) void gemm_pack_a(gemm_source a, int64_t m,
@@ -212,9 +183,11 @@ static inline __attribute__((always_inline)) void gemm_pack_a(gemm_source a, int
     }
     for (int64_t i = 0; i < whole; i++, to += GEMM_PANEL) {
         gemm_source rows = gemm_at(a, i * TILE_ROWS, 0);
-        for (int64_t p = gemm_turn_rows(rows, depth, to); p < depth; p++)
+        rows.col = rows.row, rows.row = 1; /* a row of a is a column there */
+        int64_t p = gemm_turn_columns(rows, TILE_ROWS, depth, to, TILE_ROWS, false);
+        for (; p < depth; p++)
             for (int64_t r = 0; r < TILE_ROWS; r++)
-                to[p * TILE_ROWS + r] = gemm_get(rows, r, p);
+                to[p * TILE_ROWS + r] = gemm_get(rows, p, r);
     }
     for (int64_t p = 0; p < depth; p++)
         for (int64_t r = 0; r < rest; r++)

@@ -215,15 +215,6 @@ static void add_terms(weft_text *text, const weft_run_view *run)
         weft_text_add(text, ")");
 }
 
-/* An optimizer of somebody else need not make one. */
-static bool has_report(const weft_run_view *run, const char *name)
-{
-    for (int i = 0; i < run->n_reports; i++)
-        if (strcmp(run->reports[i].name, name) == 0)
-            return true;
-    return false;
-}
-
 enum { TERMS, GRAD_NORM, LR, RATE, MFU, LEFT, PARTS };
 
 static void add_part(weft_text *text, int part, const weft_run_view *run,
@@ -232,7 +223,8 @@ static void add_part(weft_text *text, int part, const weft_run_view *run,
     double lr = metrics_report(run, "lr"), mfu = metrics_median(window, window->mfu);
     if (part == TERMS)
         add_terms(text, run);
-    else if (part == GRAD_NORM && (isfinite(run->grad_norm) || has_report(run, "grad_norm")))
+    else if (part == GRAD_NORM && /* an optimizer of somebody else need not make one */
+             (isfinite(run->grad_norm) || metrics_find_report(run, "grad_norm")))
         weft_text_print(text, "  grad_norm %.4g", run->grad_norm);
     else if (part == LR && isfinite(lr))
         weft_text_print(text, "  lr %.3g", lr);

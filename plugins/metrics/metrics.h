@@ -18,7 +18,8 @@ typedef struct metrics_window {
 /* NaN where a figure cannot be known: no time passed, no peak rate. */
 double metrics_rate(const weft_run_view *run);
 double metrics_mfu(const weft_run_view *run);
-/* The value of the report called `name`, NaN if there is none. */
+/* The report called `name`, NULL if there is none; and its value, NaN then. */
+const weft_report *metrics_find_report(const weft_run_view *run, const char *name);
 double metrics_report(const weft_run_view *run, const char *name);
 
 void metrics_window_add(metrics_window *window, const weft_run_view *run);

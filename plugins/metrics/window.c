@@ -17,12 +17,18 @@ double metrics_mfu(const weft_run_view *run)
     return fmin(1.0, run->flops / (run->step_s * run->peak_flops));
 }
 
-double metrics_report(const weft_run_view *run, const char *name)
+const weft_report *metrics_find_report(const weft_run_view *run, const char *name)
 {
     for (int i = 0; i < run->n_reports; i++)
         if (strcmp(run->reports[i].name, name) == 0)
-            return run->reports[i].value;
-    return NAN;
+            return &run->reports[i];
+    return NULL;
+}
+
+double metrics_report(const weft_run_view *run, const char *name)
+{
+    const weft_report *report = metrics_find_report(run, name);
+    return report ? report->value : NAN;
 }
 
 void metrics_window_add(metrics_window *window, const weft_run_view *run)
