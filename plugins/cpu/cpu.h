@@ -2,9 +2,9 @@
 /* The CPU device: what its files share. Internal to the plugin (and its tests and bench).
  *
  * The vector kernels are headers (elementwise.h, norm.h, ...) that isa_generic.c, isa_avx2.c and
- * isa_avx512.c compile once each, and isa_avx512bf16.c those of attention; every launch picks the
- * table of the running CPU. Matrix products
- * are oneDNN's, or our own (product.c on matmul.h). */
+ * isa_avx512.c compile once each, and isa_avx512bf16.c and isa_amx.c those of attention; every
+ * launch picks the table of the running CPU. Matrix products are oneDNN's, or our own (product.c on
+ * matmul.h). */
 #ifndef WEFT_CPU_H
 #define WEFT_CPU_H
 
@@ -20,6 +20,7 @@ typedef enum cpu_products { CPU_PRODUCTS_F32, CPU_PRODUCTS_BF16 } cpu_products;
 struct weft_queue {
     int threads; /* how many threads the rank may use; in a launch, call->threads says so */
     cpu_products products; /* how bf16 x bf16 is multiplied */
+    bool amx;              /* by AMX, as cpu_may_use_amx() says: attention's, and oneDNN's */
     double grain;          /* operations that pay for one more thread; 0: CPU_GRAIN */
 };
 
@@ -54,6 +55,9 @@ bool cpu_has_bf16(void);
 /* oneDNN can multiply bf16 at all (AVX-512). */
 bool cpu_can_bf16(void);
 bool cpu_has_amx(void);
+/* Asks the system for AMX's registers, for the whole process: true where our own kernels may use
+ * them. */
+bool cpu_may_use_amx(void);
 /* AVX512-BF16 and what the vector kernels need besides: attention multiplies bf16 by itself. */
 bool cpu_has_bf16_dots(void);
 /* "AMD EPYC 9B14 ..." into text; "unknown" where the CPU does not say. */
@@ -167,12 +171,12 @@ typedef struct cpu_launchers {
                  float *work);
 } cpu_launchers;
 
-/* Attention whose products are of bf16; only where cpu_has_bf16_dots(). */
+/* Attention whose products are of bf16: only where cpu_has_bf16_dots(), or cpu_may_use_amx(). */
 typedef struct cpu_attention_launchers {
     cpu_launch *forward, *backward;
 } cpu_attention_launchers;
 
-extern const cpu_attention_launchers cpu_attention_bf16;
+extern const cpu_attention_launchers cpu_attention_bf16, cpu_attention_amx;
 extern const cpu_launchers cpu_launchers_generic, cpu_launchers_avx2, cpu_launchers_avx512;
 /* The table for this CPU, or for `isa` if the CPU has it (tests). */
 const cpu_launchers *cpu_launchers_get(cpu_isa isa);
@@ -208,6 +212,7 @@ typedef struct cpu_attention {
     bool causal;
     bool hides; /* it has places and documents; else every place sees every other */
     bool bf16;  /* products are of bf16: q, k, v and dout are, and the rank multiplies them so */
+    bool amx;   /* and by AMX */
     int threads;
     bool one_pass;  /* backward: dq, dk and dv in one walk over the tiles */
     int64_t floats; /* workspace of one thread */

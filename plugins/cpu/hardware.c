@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the processor can do. Asking it touches no state, so every launch may. */
+/* What the processor can do. Asking it touches no state, so every launch may; AMX
+ * alone is asked for once, as a rank begins. */
 #include "cpu.h"
 #include "matmul.h"
 
@@ -7,6 +8,10 @@
 
 #if defined(__x86_64__) && defined(__GNUC__)
 #include <cpuid.h>
+#ifdef __linux__
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
 
 cpu_isa cpu_isa_get(void)
 {
@@ -47,6 +52,18 @@ bool cpu_has_amx(void)
     unsigned r[4];
     return cpu_can_bf16() && leaf7(0, r) && (r[3] >> 22 & 1) &&
            (r[3] >> 24 & 1); /* AMX-BF16, AMX-TILE */
+}
+
+/* Linux gives the registers of tiles, 8 KiB a thread, to whoever asks. */
+bool cpu_may_use_amx(void)
+{
+#ifdef __linux__
+    enum { ARCH_REQ_XCOMP_PERM = 0x1023, XFEATURE_XTILEDATA = 18 };
+    return cpu_has_amx() && cpu_has_bf16_dots() &&
+           syscall(SYS_arch_prctl, ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA) == 0;
+#else
+    return false;
+#endif
 }
 
 bool cpu_has_bf16(void)
@@ -92,6 +109,10 @@ bool cpu_can_bf16(void)
     return false;
 }
 bool cpu_has_amx(void)
+{
+    return false;
+}
+bool cpu_may_use_amx(void)
 {
     return false;
 }

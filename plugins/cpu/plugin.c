@@ -68,7 +68,8 @@ static weft_status cpu_create(void *self, weft_error *err)
         c->adversary = (uint64_t)weft_params_int(host->params, "adversary_seed");
     for (int i = 0; i < CPU_MAX_QUEUES; i++)
         c->queues[i] = (weft_queue){.threads = cpu_team_limit(host->threads),
-                                    .products = products_of(host->params)};
+                                    .products = products_of(host->params),
+                                    .amx = cpu_may_use_amx()};
     return WEFT_OK;
 }
 

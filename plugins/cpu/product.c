@@ -92,9 +92,17 @@ static bool empty(const cpu_matmul_shape *s)
     return s->m == 0 || s->n == 0 || s->k == 0;
 }
 
+/* AMX sums two terms of bf16 at a time, and oneDNN 2.6.3 sets no registers up for the one that
+ * is left of an odd number: it ends by an illegal instruction, or writes beyond the result. */
+static bool is_odd_for_amx(const weft_call *call, const cpu_matmul_shape *s)
+{
+    return s->k % 2 != 0 && call->queue->amx;
+}
+
 bool cpu_product_is_widened(const weft_call *call, const cpu_matmul_shape *s)
 {
-    return s->ab == WEFT_BF16 && (!call->queue || call->queue->products == CPU_PRODUCTS_F32);
+    return s->ab == WEFT_BF16 &&
+           (!call->queue || call->queue->products == CPU_PRODUCTS_F32 || is_odd_for_amx(call, s));
 }
 
 /* The rows of an operand of a weight's gradient are multiples of 2 KiB apart, so that what is

@@ -9,13 +9,15 @@
 
 enum { PRODUCT_THREADS = 3 };
 
-/* Does variant i multiply what attention reads in bf16 as it is? */
+/* Behind the instruction sets: what attention reads in bf16 is multiplied as it is. */
+enum { BY_DOTS = CPU_ISA_AVX512 + 1, BY_AMX };
+
 static bool is_bf16_attention(const trial *t, int i)
 {
     bool attention =
         strcmp(t->launcher, "attention") == 0 || strcmp(t->launcher, "attention_dx") == 0;
-    return attention && t->ins[0].dtype == WEFT_BF16 && i == (int)CPU_ISA_AVX512 + 1 &&
-           cpu_has_bf16_dots();
+    return attention && t->ins[0].dtype == WEFT_BF16 &&
+           ((i == BY_DOTS && cpu_has_bf16_dots()) || (i == BY_AMX && cpu_may_use_amx()));
 }
 
 static const char *variant(const trial *t, int i)
@@ -23,7 +25,7 @@ static const char *variant(const trial *t, int i)
     static const char *const products[] = {"f32 products", "bf16 products"};
     if (!t->product)
         return i <= (int)cpu_isa_get()   ? cpu_isa_name((cpu_isa)i)
-               : is_bf16_attention(t, i) ? "products of bf16"
+               : is_bf16_attention(t, i) ? (i == BY_AMX ? "products by AMX" : "products of bf16")
                                          : NULL;
     i /= PRODUCT_THREADS;
     return i <= (cpu_can_bf16() ? 1 : 0) ? products[i] : NULL;
@@ -48,6 +50,7 @@ static void address(const trial *t, int variant_number, int repeat, weft_call *c
         t->product ? variant_number / PRODUCT_THREADS : is_bf16_attention(t, variant_number);
     queue = (weft_queue){.threads = threads_of(t, variant_number, repeat),
                          .products = bf16 ? CPU_PRODUCTS_BF16 : CPU_PRODUCTS_F32,
+                         .amx = bf16 && (t->product ? cpu_may_use_amx() : variant_number == BY_AMX),
                          .grain = 1};
     call->queue = &queue;
     call->threads = queue.threads;
