@@ -22,6 +22,7 @@ typedef struct bench {
 
 static int threads;
 static cpu_products how; /* bf16 is multiplied */
+static bool amx;
 static double seconds = 0.3;
 
 static double now(void)
@@ -110,7 +111,7 @@ static void print_rate(const bench *b, double s)
 
 static void run(bench *b)
 {
-    weft_queue queue = {.threads = threads, .products = how};
+    weft_queue queue = {.threads = threads, .products = how, .amx = amx};
     weft_attr attrs[] = {{.key = "eps", .kind = WEFT_ATTR_REAL, .r = 1e-5},
                          {.key = "causal", .kind = WEFT_ATTR_INT, .i = 1},
                          {.key = "theta", .kind = WEFT_ATTR_REAL, .r = 5e5},
@@ -275,6 +276,7 @@ int main(int argc, char **argv)
         return 2;
     }
     how = cpu_has_bf16() ? CPU_PRODUCTS_BF16 : CPU_PRODUCTS_F32;
+    amx = cpu_may_use_amx();
     weft_text model = {0};
     cpu_model_name(&model);
     printf("%s, %s, %d threads\n", weft_text_get(&model), cpu_isa_name(cpu_isa_get()), threads);
@@ -289,6 +291,11 @@ int main(int argc, char **argv)
         products(t, 256, 768, 32000);
         products_each(t, 512, 8, 768, 2048);
         attention(t, "b4 s1024 h12 kv4 d64 causal");
+        if (t == WEFT_BF16 && amx) {
+            amx = false;
+            attention(t, "the same, by dots");
+            amx = true;
+        }
         if (t == WEFT_BF16 && how == CPU_PRODUCTS_BF16) {
             how = CPU_PRODUCTS_F32;
             attention(t, "the same, products of f32");

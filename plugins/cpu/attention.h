@@ -264,6 +264,7 @@ static void forward_rows(const weft_call *call, const cpu_attention *a, forward_
     int64_t heads = least(hi - lo, CPU_STACK);
     if (heads <= 0)
         return;
+    tile_begin();
     for (int64_t h = 0; h < heads; h++)
         cells_load(&call->ins[IN_Q], at_q(a, b, i, lo + h), a->heads * a->head_dim, m, a->head_dim,
                    p, cells_load_factor(score_factor(a)), w.q + h * m * cells(p));
@@ -272,6 +273,7 @@ static void forward_rows(const weft_call *call, const cpu_attention *a, forward_
         w.max[r] = -INFINITY, w.sum[r] = 0.0f;
     for (int64_t j = 0; j < a->k_rows; j += CPU_TILE)
         forward_keys(call, a, w, (tile){b, i, m, j, least(CPU_TILE, a->k_rows - j)}, kv, heads);
+    tile_end();
     for (int64_t h = 0; h < heads; h++)
         store_forward(call, a, w, (tile){b, i, m, 0, 0}, lo + h, h * m);
 }

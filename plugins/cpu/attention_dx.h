@@ -141,6 +141,7 @@ static void backward_keys(const weft_call *call, const cpu_attention *a, backwar
     memset(w.dk, 0, (size_t)(CPU_TILE * p) * sizeof *w.dk);
     memset(w.dv, 0, (size_t)(CPU_TILE * p) * sizeof *w.dv);
     load_keys(call, a, w, (tile){b, 0, 0, j, n}, kv);
+    tile_begin();
     for (int64_t i = 0; i < a->q_rows; i += CPU_TILE) {
         tile t = {b, i, least(CPU_TILE, a->q_rows - i), j, n};
         sight seen = tile_sight(call, a, t);
@@ -152,6 +153,7 @@ static void backward_keys(const weft_call *call, const cpu_attention *a, backwar
                 add_dq(a, w, t, dq + ((head - lo) * a->q_rows + i) * p);
         }
     }
+    tile_end();
     /* where q was loaded times a factor, it is in dk already */
     tile_store(&call->outs[1], at, stride, n, a->head_dim, p, (float)(CELLS == 1 ? LN_2 : a->scale),
                w.dk);
@@ -176,6 +178,7 @@ static void backward_rows(const weft_call *call, const cpu_attention *a, backwar
     int64_t m = least(CPU_TILE, a->q_rows - i);
     memset(w.dq, 0, (size_t)(CPU_TILE * a->padded) * sizeof *w.dq);
     load_queries(call, a, w, (tile){b, i, m, 0, 0}, head);
+    tile_begin();
     for (int64_t j = 0; j < a->k_rows; j += CPU_TILE) {
         tile t = {b, i, m, j, least(CPU_TILE, a->k_rows - j)};
         sight seen = tile_sight(call, a, t);
@@ -185,6 +188,7 @@ static void backward_rows(const weft_call *call, const cpu_attention *a, backwar
         weights(call, a, w, t, seen, head);
         add_dq(a, w, t, w.dq);
     }
+    tile_end();
     store_dq(call, a, b, head, i, m, w.dq);
 }
 

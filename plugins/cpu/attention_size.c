@@ -108,6 +108,7 @@ bool cpu_attention_read(const weft_call *call, bool backward, cpu_attention *a)
         .hides = hides(call),
         .bf16 = multiplies_bf16(call, backward),
     };
+    a->amx = a->bf16 && call->queue->amx;
     a->threads = cpu_threads_for(call, operations_of(a, backward));
     if (a->scale == 0.0)
         a->scale = 1.0 / sqrt((double)d);
@@ -203,7 +204,7 @@ weft_status cpu_attention_check(const weft_call *call, bool backward, size_t wor
     if (!a || !cpu_attention_read(call, backward, &now) || now.threads != a->threads ||
         now.batch != a->batch || now.q_rows != a->q_rows || now.k_rows != a->k_rows ||
         now.heads != a->heads || now.kv_heads != a->kv_heads || now.head_dim != a->head_dim ||
-        now.one_pass != a->one_pass || now.bf16 != a->bf16)
+        now.one_pass != a->one_pass || now.bf16 != a->bf16 || now.amx != a->amx)
         return weft_fail(err, WEFT_ERR_INTERNAL, WEFT_NOWHERE,
                          "%s: the kernel was prepared for another size, or for %d threads and not "
                          "for %d",

@@ -48,12 +48,14 @@ static void cells_scale(float *scores, int64_t rows, double factor)
         scores[c] *= by;
 }
 
-/* Of rows of loaded cells: to[i / 2][j], numbers j of rows i and i + 1. A row that is not there is
- * zero. */
+/* Of rows of loaded cells: to[i / 2][j], numbers j of rows i and i + 1. Rows that are not there, to
+ * the next multiple of CPU_PAD, are zero. */
 static void cells_beside(const cell *from, int64_t rows, int64_t padded, cell *to)
 {
     static const uint16_t none[CPU_PAD];
-    for (int64_t i = 0; i < rows; i += 2, to += padded) {
+    const int64_t whole = (rows + CPU_PAD - 1) / CPU_PAD * CPU_PAD;
+    int64_t i = 0;
+    for (; i < rows; i += 2, to += padded) {
         const uint16_t *upper = (const uint16_t *)from + i * padded, *lower = upper + padded;
         for (int64_t e = 0; e < padded; e += CPU_PAD) {
             const uint16_t *second = i + 1 < rows ? lower + e : none;
@@ -62,6 +64,8 @@ static void cells_beside(const cell *from, int64_t rows, int64_t padded, cell *t
                 to[e + j] = (uint32_t)second[j] << 16 | upper[e + j];
         }
     }
+    if (i < whole)
+        memset(to, 0, (size_t)((whole - i) / 2 * padded) * sizeof *to);
 }
 
 /* 16 numbers, as bf16 in the lower halves. */

@@ -22,6 +22,7 @@
 
 #include "cells_bf16.h"
 #include "tile.h"
+#include "tile_vectors.h"
 
 #include "attention.h"
 

@@ -15,6 +15,7 @@
 
 #include "cells_f32.h"
 #include "tile.h"
+#include "tile_vectors.h"
 
 #include "attention.h"
 #include "attention_merge.h"

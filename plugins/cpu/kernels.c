@@ -83,16 +83,22 @@ CPU_VECTOR_OPS(CPU_DISPATCH)
 #undef CPU_DISPATCH
 
 #if defined(__x86_64__) && defined(__GNUC__)
+/* NULL: products are of f32, which the table of all kernels has. */
+static const cpu_attention_launchers *bf16_launchers(const cpu_attention *a)
+{
+    return !a || !a->bf16 ? NULL : a->amx ? &cpu_attention_amx : &cpu_attention_bf16;
+}
+
 static weft_status launch_attention(const weft_call *call, weft_error *err)
 {
-    const cpu_attention *a = call->state;
-    return (a && a->bf16 ? cpu_attention_bf16.forward : dispatch_attention)(call, err);
+    const cpu_attention_launchers *of_bf16 = bf16_launchers(call->state);
+    return (of_bf16 ? of_bf16->forward : dispatch_attention)(call, err);
 }
 
 static weft_status launch_attention_dx(const weft_call *call, weft_error *err)
 {
-    const cpu_attention *a = call->state;
-    return (a && a->bf16 ? cpu_attention_bf16.backward : dispatch_attention_dx)(call, err);
+    const cpu_attention_launchers *of_bf16 = bf16_launchers(call->state);
+    return (of_bf16 ? of_bf16->backward : dispatch_attention_dx)(call, err);
 }
 #else
 #define launch_attention    dispatch_attention

@@ -3,6 +3,7 @@ noinst_LTLIBRARIES += plugins/cpu/libcpu.la
 plugins_cpu_libcpu_la_SOURCES = \
 	plugins/cpu/attention_size.c \
 	plugins/cpu/hardware.c \
+	plugins/cpu/isa_amx.c \
 	plugins/cpu/isa_avx2.c \
 	plugins/cpu/isa_avx512.c \
 	plugins/cpu/isa_avx512bf16.c \
@@ -39,6 +40,8 @@ plugins_cpu_libcpu_la_SOURCES = \
 	plugins/cpu/rows.h \
 	plugins/cpu/sliced.h \
 	plugins/cpu/tile.h \
+	plugins/cpu/tile_amx.h \
+	plugins/cpu/tile_vectors.h \
 	plugins/cpu/tiles.h
 if ONEDNN
 plugins_cpu_libcpu_la_SOURCES += plugins/cpu/onednn.c
