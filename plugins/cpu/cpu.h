@@ -20,7 +20,7 @@ typedef enum cpu_products { CPU_PRODUCTS_F32, CPU_PRODUCTS_BF16 } cpu_products;
 struct weft_queue {
     int threads; /* how many threads the rank may use; in a launch, call->threads says so */
     cpu_products products; /* how bf16 x bf16 is multiplied */
-    bool amx;              /* by AMX, as cpu_may_use_amx() says: attention's, and oneDNN's */
+    bool amx;              /* and by AMX: only where cpu_may_use_amx() */
     double grain;          /* operations that pay for one more thread; 0: CPU_GRAIN */
 };
 
@@ -160,15 +160,29 @@ typedef struct cpu_tile {
     int64_t i, j, m, n;
 } cpu_tile;
 
+/* A tile of c[m, n] = (or +=) a b. work: 64-byte aligned. */
+typedef void cpu_gemm_tile(const cpu_matmul_shape *s, const void *a, const void *b, void *c,
+                           cpu_tile tile, float *work);
+
+/* What computes tiles: vectors, of f32 and of bf16 as f32 (gemm.h), or AMX, of bf16 (gemm_amx.h).
+ */
+typedef struct cpu_gemm {
+    int64_t rows, columns; /* the most of a tile */
+    /* Of a thread, for a tile of such a product, or of one with fewer rows. */
+    int64_t (*floats)(const cpu_matmul_shape *s);
+    cpu_gemm_tile *tile;
+} cpu_gemm;
+
+extern const cpu_gemm cpu_gemm_vectors; /* by the launchers of this CPU */
+extern const cpu_gemm cpu_gemm_amx;     /* only where cpu_may_use_amx() */
+
 typedef struct cpu_launchers {
 #define CPU_FIELD(op) cpu_launch *op;
     CPU_VECTOR_OPS(CPU_FIELD)
 #undef CPU_FIELD
     /* Natural exponential of n numbers, for tests of its accuracy. */
     void (*exp)(const float *x, float *y, int64_t n);
-    /* A tile of c[m, n] = (or +=) a b; work: CPU_GEMM_FLOATS, 64-byte aligned. */
-    void (*gemm)(const cpu_matmul_shape *s, const void *a, const void *b, void *c, cpu_tile tile,
-                 float *work);
+    cpu_gemm_tile *gemm; /* work: CPU_GEMM_FLOATS */
 } cpu_launchers;
 
 /* Attention whose products are of bf16: only where cpu_has_bf16_dots(), or cpu_may_use_amx(). */
@@ -237,10 +251,10 @@ void cpu_attention_release(void *state);
 
 /* Are extents and strides what oneDNN counts in? */
 bool cpu_product_fits(const cpu_matmul_shape *shape);
-/* bf16 operands are multiplied as they are, or widened. */
-bool cpu_product_is_widened(const weft_call *call, const cpu_matmul_shape *shape);
-/* By tiles.h, as those that are widened, and not by sliced.h. */
-bool cpu_product_is_tiled(const weft_call *call, const cpu_matmul_shape *shape);
+/* What multiplies its tiles, by tiles.h; NULL: oneDNN does it, by sliced.h. */
+const cpu_gemm *cpu_product_gemm(const weft_call *call, const cpu_matmul_shape *shape);
+/* The same of operands of bf16. */
+const cpu_gemm *cpu_product_gemm_bf16(const weft_call *call);
 bool cpu_product_accepts(const weft_call *call);
 size_t cpu_product_workspace(const weft_call *call);
 weft_status cpu_product_prepare(const weft_call *call, void **state, weft_error *err);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Attention whose products are of bf16, for x86-64 with AMX. The library runs everywhere:
+/* Products of bf16, and attention of them, for x86-64 with AMX. The library runs everywhere:
  * the instruction set is of these functions alone. */
 #include "cpu.h"
 
@@ -29,7 +29,10 @@
 
 #include "attention_dx.h"
 
+#include "gemm_amx.h"
+
 const cpu_attention_launchers cpu_attention_amx = {launch_attention, launch_attention_dx};
+const cpu_gemm cpu_gemm_amx = {AMX_TILE_ROWS, AMX_TILE_COLUMNS, amx_floats, gemm_amx};
 #if defined(__clang__)
 #pragma clang attribute pop
 #else

@@ -28,6 +28,7 @@ plugins_cpu_libcpu_la_SOURCES = \
 	plugins/cpu/decode.h \
 	plugins/cpu/elementwise.h \
 	plugins/cpu/gemm.h \
+	plugins/cpu/gemm_amx.h \
 	plugins/cpu/heads.h \
 	plugins/cpu/isa.h \
 	plugins/cpu/isa_kernels.h \

@@ -14,7 +14,7 @@ static bool is_f32(const cpu_matmul_shape *s)
 
 size_t cpu_matmul_scratch(const cpu_matmul_shape *shape, int threads)
 {
-    return is_f32(shape) ? cpu_tiles_scratch(shape, threads) : SIZE_MAX;
+    return is_f32(shape) ? cpu_tiles_scratch(&cpu_gemm_vectors, shape, threads) : SIZE_MAX;
 }
 
 bool cpu_matmul_is_gemm(const cpu_matmul_shape *shape)
@@ -46,7 +46,7 @@ weft_status cpu_matmul_run(cpu_matmul *m, const void *a, const void *b, void *c,
                            weft_error *err)
 {
     (void)err;
-    cpu_tiles_run(&m->shape, m->threads, a, b, c, scratch);
+    cpu_tiles_run(&cpu_gemm_vectors, &m->shape, m->threads, a, b, c, scratch);
     return WEFT_OK;
 }
 

@@ -2,8 +2,7 @@
 /* The device's rate of matrix products: the best that was ever measured while nothing disturbed it,
  * by CPU model, threads, dtype and way of multiplying. Kept in a text file; each run looks once
  * more, so that a number from a busy machine does not stay. */
-#include "cpu.h"
-#include "matmul.h"
+#include "tiles.h"
 
 #include <inttypes.h>
 #include <omp.h>
@@ -21,7 +20,8 @@ static const double undisturbed = 0.95; /* of the time, every thread had a core 
 /* ---- measuring ---- */
 
 typedef struct bench {
-    cpu_matmul *matmul;
+    cpu_matmul_shape shape;
+    cpu_matmul *matmul; /* NULL: by AMX, which is our own */
     char *data;
     size_t matrix; /* bytes */
     int64_t n;
@@ -60,9 +60,13 @@ static bool bench_begin(bench *b, weft_dtype dtype, int64_t n, int threads)
                           .c_row = n,
                           .ab = dtype,
                           .c = dtype};
-    size_t scratch = cpu_matmul_scratch(&s, threads);
-    *b = (bench){.n = n, .threads = threads, .matrix = (size_t)(n * n) * weft_dtype_size(dtype)};
-    if (scratch == SIZE_MAX || cpu_matmul_create(&s, threads, &b->matmul, NULL) != WEFT_OK)
+    const bool own = dtype == WEFT_BF16 && cpu_may_use_amx();
+    size_t scratch =
+        own ? cpu_tiles_scratch(&cpu_gemm_amx, &s, threads) : cpu_matmul_scratch(&s, threads);
+    *b = (bench){
+        .shape = s, .n = n, .threads = threads, .matrix = (size_t)(n * n) * weft_dtype_size(dtype)};
+    if (scratch == SIZE_MAX ||
+        (!own && cpu_matmul_create(&s, threads, &b->matmul, NULL) != WEFT_OK))
         return false;
     b->busy = weft_alloc_zero((size_t)threads, sizeof *b->busy);
     b->data = weft_alloc_aligned(64, 3 * b->matrix + scratch);
@@ -102,9 +106,12 @@ static double least_busy(const bench *b)
 static bool run_once(bench *b, cpu_sample *best)
 {
     (void)least_busy(b);
+    char *c = b->data + 2 * b->matrix, *scratch = c + b->matrix;
     double t = weft_now();
-    if (cpu_matmul_run(b->matmul, b->data, b->data + b->matrix, b->data + 2 * b->matrix,
-                       b->data + 3 * b->matrix, NULL) != WEFT_OK)
+    if (!b->matmul)
+        cpu_tiles_run(&cpu_gemm_amx, &b->shape, b->threads, b->data, b->data + b->matrix, c,
+                      scratch);
+    else if (cpu_matmul_run(b->matmul, b->data, b->data + b->matrix, c, scratch, NULL) != WEFT_OK)
         return false;
     t = weft_now() - t;
     bool clean = least_busy(b) >= undisturbed * t;

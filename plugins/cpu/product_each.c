@@ -21,7 +21,7 @@ typedef struct layout {
 typedef struct products {
     layout at;
     int threads, across, within; /* that share the products; in each */
-    bool widened, tiled;         /* as product.c has it */
+    const cpu_gemm *gemm;        /* as product.c has it */
     size_t workspace, scratch;   /* bytes of all, and of each that computes across */
     cpu_sliced *direct[];        /* [across]: of the first terms; [across]: of those to be added */
 } products;
@@ -115,10 +115,10 @@ static int across_of(const layout *l, int threads)
 }
 
 /* SIZE_MAX: it cannot be done. */
-static size_t scratch_of(const layout *l, bool tiled, int within)
+static size_t scratch_of(const layout *l, const cpu_gemm *gemm, int within)
 {
     size_t bytes =
-        tiled ? cpu_tiles_scratch(&l->shape, within) : cpu_sliced_scratch(&l->shape, within);
+        gemm ? cpu_tiles_scratch(gemm, &l->shape, within) : cpu_sliced_scratch(&l->shape, within);
     return bytes == SIZE_MAX ? bytes : (bytes + 63) & ~(size_t)63;
 }
 
@@ -128,7 +128,7 @@ size_t cpu_each_workspace(const weft_call *call)
     if (empty(&l))
         return 0;
     int threads = threads_of(call, &l), across = across_of(&l, threads);
-    size_t bytes = scratch_of(&l, cpu_product_is_tiled(call, &l.shape), threads / across);
+    size_t bytes = scratch_of(&l, cpu_product_gemm(call, &l.shape), threads / across);
     return bytes == SIZE_MAX ? 0 : (size_t)across * bytes; /* prepare will say why */
 }
 
@@ -143,14 +143,13 @@ weft_status cpu_each_prepare(const weft_call *call, void **state, weft_error *er
         return weft_fail_memory(err);
     memcpy(&p->at, &l, sizeof l);
     p->threads = threads, p->across = across, p->within = threads / across;
-    p->widened = cpu_product_is_widened(call, &l.shape);
-    p->tiled = !empty(&l) && cpu_product_is_tiled(call, &l.shape);
+    p->gemm = cpu_product_gemm(call, &l.shape);
     p->workspace = cpu_each_workspace(call);
     p->scratch = p->workspace / (size_t)across;
     cpu_matmul_shape more = l.shape;
     more.add = true;
     weft_status s = WEFT_OK;
-    for (int i = 0; i < across && !p->tiled && !empty(&l) && !s; i++) {
+    for (int i = 0; i < across && !p->gemm && !empty(&l) && !s; i++) {
         s = cpu_sliced_create(&l.shape, p->within, &p->direct[i], err);
         if (!s && l.sums)
             s = cpu_sliced_create(&more, p->within, &p->direct[across + i], err);
@@ -177,7 +176,7 @@ static weft_status check(const products *p, const weft_call *call, weft_error *e
 {
     const layout now = layout_of(call);
     if (memcmp(&p->at, &now, sizeof now) != 0 || p->threads != threads_of(call, &now) ||
-        p->widened != cpu_product_is_widened(call, &now.shape))
+        p->gemm != cpu_product_gemm(call, &now.shape))
         return weft_fail(err, WEFT_ERR_INTERNAL, WEFT_NOWHERE,
                          "%s: the products were prepared for another size or way of storing the "
                          "result, or for %d threads and not for %d",
@@ -196,12 +195,12 @@ static weft_status multiply(const products *p, const weft_call *call, int worker
                *b = (const char *)call->ins[1].data + (outer * l->b[0] + each * l->b[1]) * ab;
     char *c = (char *)call->outs[0].data + (outer * l->c[0] + each * l->c[1]) * of_c;
     char *scratch = p->scratch ? (char *)call->workspace + (size_t)worker * p->scratch : NULL;
-    if (!p->tiled)
+    if (!p->gemm)
         return cpu_sliced_run(p->direct[first ? worker : p->across + worker], a, b, c, scratch,
                               err);
     cpu_matmul_shape s = l->shape;
     s.add = s.add || !first;
-    cpu_tiles_run(&s, p->within, a, b, c, scratch);
+    cpu_tiles_run(p->gemm, &s, p->within, a, b, c, scratch);
     return WEFT_OK;
 }
 

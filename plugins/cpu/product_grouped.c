@@ -19,17 +19,29 @@ typedef struct run {
 
 typedef struct work {
     cpu_matmul_shape shape; /* of a run, which says m, or k of a weight's gradient */
+    const cpu_gemm *gemm;
+    int64_t floats; /* of each thread */
     bool dw;
     int64_t runs, experts;
     int64_t rows; /* the most of a tile */
     int threads;
     run *list;
-    float *room; /* CPU_GEMM_FLOATS for each thread */
+    float *room;
 } work;
 
 static int64_t width(const weft_tensor *t)
 {
     return t->size[t->n_dims - 1];
+}
+
+/* Rows that a run may have, where its memory is measured. */
+enum { MOST = 1 << 20 };
+
+static work with_room(work w)
+{
+    w.floats = w.gemm->floats(&w.shape);
+    w.list = (run *)(void *)(w.room ? w.room + w.threads * w.floats : NULL);
+    return w;
 }
 
 static work work_of(const weft_call *call)
@@ -38,22 +50,24 @@ static work work_of(const weft_call *call)
     work w = {.dw = strcmp(call->op->name, "grouped_dw") == 0,
               .runs = weft_tensor_count(counts),
               .experts = counts->size[2],
-              .rows = CPU_GEMM_ROWS,
+              .gemm = a->dtype == WEFT_BF16 ? cpu_product_gemm_bf16(call) : NULL,
               .threads = cpu_threads_for(call, call->op->flops(call)),
               .room = call->workspace};
     cpu_matmul_shape *s = &w.shape;
     *s = (cpu_matmul_shape){.ab = a->dtype, .c = c->dtype, .add = call->accumulate};
     s->n = s->c_row = width(c);
-    w.list = (run *)(void *)(w.room ? w.room + (size_t)w.threads * CPU_GEMM_FLOATS : NULL);
+    s->m = s->k = MOST;
+    w.gemm = w.gemm ? w.gemm : &cpu_gemm_vectors; /* oneDNN wants to know how many rows there are */
+    w.rows = w.gemm->rows;
     if (w.dw) { /* dw[m, n] = dy[k, m]' x[k, n] */
         s->m = s->a_col = width(a), s->a_row = 1;
         s->b_row = s->n, s->b_col = 1;
-        return w;
+        return with_room(w);
     }
     const bool dx = strcmp(call->op->name, "grouped_dx") == 0;
     s->k = s->a_row = width(a), s->a_col = 1;
     s->b_row = dx ? s->n : 1, s->b_col = dx ? 1 : s->k;
-    return w;
+    return with_room(w);
 }
 
 /* A weight's gradient is a sum over runs, and rounded once. */
@@ -74,7 +88,7 @@ bool cpu_grouped_accepts(const weft_call *call)
 size_t cpu_grouped_workspace(const weft_call *call)
 {
     const work w = work_of(call);
-    return (size_t)w.threads * CPU_GEMM_FLOATS * sizeof(float) + (size_t)w.runs * sizeof(run);
+    return (size_t)(w.threads * w.floats) * sizeof(float) + (size_t)w.runs * sizeof(run);
 }
 
 /* Rows a[0] and, of a weight's gradient, b have. */
@@ -106,7 +120,7 @@ static int64_t list_runs(const weft_call *call, work *w)
         w->list[i] = (run){.expert = expert, .first = at, .count = s.m, .tiles = tiles};
         at += s.m;
         w->list[i].behind = expert % each == each - 1 ? end - at : 0;
-        tiles += w->dw || s.m * s.n == 0 ? 0 : cpu_tiles_count(&s, w->rows);
+        tiles += w->dw || s.m * s.n == 0 ? 0 : cpu_tiles_count(w->gemm, &s, w->rows);
     }
     return tiles;
 }
@@ -123,7 +137,7 @@ static void clear(const weft_tensor *t, int64_t from, int64_t n)
 
 static float *room_of(const work *w)
 {
-    return w->room + (size_t)omp_get_thread_num() * CPU_GEMM_FLOATS;
+    return w->room + omp_get_thread_num() * w->floats;
 }
 
 /* ---- rows by weight ---- */
@@ -144,11 +158,10 @@ static void multiply_rows(const weft_call *call, const work *w, int64_t t)
     const run *r = run_at(w, t);
     cpu_matmul_shape s = w->shape;
     s.m = r->count;
-    cpu_launchers_get(CPU_ISA_AVX512)
-        ->gemm(&s, element(&call->ins[0], r->first * s.k),
-               element(&call->ins[1], r->expert * s.k * s.n),
-               element(&call->outs[0], r->first * s.n), cpu_tiles_at(&s, w->rows, t - r->tiles),
-               room_of(w));
+    w->gemm->tile(&s, element(&call->ins[0], r->first * s.k),
+                  element(&call->ins[1], r->expert * s.k * s.n),
+                  element(&call->outs[0], r->first * s.n),
+                  cpu_tiles_at(w->gemm, &s, w->rows, t - r->tiles), room_of(w));
 }
 
 static void launch_rows(const weft_call *call, const work *w, int64_t tiles)
@@ -178,9 +191,8 @@ static void multiply_weight(const weft_call *call, const work *w, int64_t expert
         s.k = r->count;
         if (r->count == 0)
             continue;
-        cpu_launchers_get(CPU_ISA_AVX512)
-            ->gemm(&s, element(&call->ins[0], r->first * s.m),
-                   element(&call->ins[1], r->first * s.n), element(dw, at), tile, room_of(w));
+        w->gemm->tile(&s, element(&call->ins[0], r->first * s.m),
+                      element(&call->ins[1], r->first * s.n), element(dw, at), tile, room_of(w));
         s.add = true;
     }
     for (int64_t i = tile.i; i < tile.i + tile.m && !s.add; i++)
@@ -189,10 +201,10 @@ static void multiply_weight(const weft_call *call, const work *w, int64_t expert
 
 static void launch_weight(const weft_call *call, const work *w)
 {
-    const int64_t each = cpu_tiles_count(&w->shape, w->rows);
+    const int64_t each = cpu_tiles_count(w->gemm, &w->shape, w->rows);
 #pragma omp parallel for schedule(dynamic) num_threads(w->threads)
     for (int64_t t = 0; t < w->experts * each; t++)
-        multiply_weight(call, w, t / each, cpu_tiles_at(&w->shape, w->rows, t % each));
+        multiply_weight(call, w, t / each, cpu_tiles_at(w->gemm, &w->shape, w->rows, t % each));
 }
 
 weft_status cpu_grouped_launch(const weft_call *call, weft_error *err)
@@ -208,9 +220,9 @@ weft_status cpu_grouped_launch(const weft_call *call, weft_error *err)
     if (nothing)
         return WEFT_OK;
     int64_t tiles = list_runs(call, &w);
-    w.rows =
-        cpu_tiles_rows(w.dw ? w.experts * cpu_tiles_count(&w.shape, w.rows) : tiles, w.threads);
-    if (w.rows < CPU_GEMM_ROWS)
+    w.rows = cpu_tiles_rows(
+        w.gemm, w.dw ? w.experts * cpu_tiles_count(w.gemm, &w.shape, w.rows) : tiles, w.threads);
+    if (w.rows < w.gemm->rows)
         tiles = list_runs(call, &w);
     if (w.dw)
         launch_weight(call, &w);

@@ -27,15 +27,22 @@ typedef struct __attribute__((packed)) amx_config {
 /* GCC is not told that what follows reads more than a pointer. */
 #define AMX_READS_MEMORY __asm__ volatile("" ::: "memory")
 
-/* Before and behind a thread's products. */
-static void tile_begin(void)
+/* rests: A_REST and B_REST are smaller than the others. */
+static void amx_begin(bool rests)
 {
     amx_config config = {.palette = 1};
     for (int i = 0; i < AMX_REGISTERS; i++)
         config.bytes[i] = 4 * DEEP, config.rows[i] = AMX_ROWS;
-    config.bytes[A_REST] = 4 * DEEP_REST, config.rows[B_REST] = DEEP_REST;
+    if (rests)
+        config.bytes[A_REST] = 4 * DEEP_REST, config.rows[B_REST] = DEEP_REST;
     AMX_READS_MEMORY;
     _tile_loadconfig(&config);
+}
+
+/* Before and behind a thread's products. */
+static void tile_begin(void)
+{
+    amx_begin(true);
 }
 
 static void tile_end(void)
@@ -132,17 +139,10 @@ static inline __attribute__((always_inline)) void amx_strip(int columns, int64_t
 
 #define AMX_QUARTERS(a, b, which) _mm512_shuffle_i32x4(a, b, which)
 
-/* to[e][r] = from[r][e]: 16 rows of 16 cells, or fewer of each; rows that are not there are zero.
- */
-static inline void turn_block(const cell *from, int64_t stride, int64_t rows, int64_t columns,
-                              cell *to)
+/* 16 rows of 16 cells become 16 columns. */
+static inline __attribute__((always_inline)) void turn(__m512i x[AMX_ROWS])
 {
-    const __mmask16 there = (__mmask16)(columns < AMX_ROWS ? (1u << columns) - 1 : 0xffffu);
-    __m512i x[AMX_ROWS], y[AMX_ROWS];
-#pragma GCC unroll 16
-    for (int r = 0; r < AMX_ROWS; r++)
-        x[r] =
-            r < rows ? _mm512_maskz_loadu_epi32(there, from + r * stride) : _mm512_setzero_si512();
+    __m512i y[AMX_ROWS];
 #pragma GCC unroll 8
     for (int r = 0; r < AMX_ROWS; r += 2) { /* pairs of rows: a0 b0 a1 b1 */
         y[r] = _mm512_unpacklo_epi32(x[r], x[r + 1]);
@@ -168,8 +168,20 @@ static inline void turn_block(const cell *from, int64_t stride, int64_t rows, in
     }
 #pragma GCC unroll 16
     for (int e = 0; e < AMX_ROWS; e++)
-        if (e < columns)
-            _mm512_storeu_si512(to + e * CPU_TILE, y[e]);
+        x[e] = y[e];
+}
+
+/* 16 rows of 16 cells, `stride` numbers apart; of fewer rows and numbers the rest is zero. */
+static inline __attribute__((always_inline)) void rows_of_cells(const uint16_t *from,
+                                                                int64_t stride, int64_t rows,
+                                                                int64_t numbers,
+                                                                __m512i x[AMX_ROWS])
+{
+    const __mmask32 there = numbers < 2 * DEEP ? ((__mmask32)1 << numbers) - 1 : ~(__mmask32)0;
+#pragma GCC unroll 16
+    for (int r = 0; r < AMX_ROWS; r++)
+        x[r] =
+            r < rows ? _mm512_maskz_loadu_epi16(there, from + r * stride) : _mm512_setzero_si512();
 }
 
 /* to[e][i] = from[i][e] of `rows` rows of `width` cells, to rows of CPU_TILE; places beyond `rows`,
@@ -177,8 +189,16 @@ static inline void turn_block(const cell *from, int64_t stride, int64_t rows, in
 static void tile_turn(const cell *from, int64_t rows, int64_t width, cell *to)
 {
     for (int64_t i = 0; i < rows; i += AMX_ROWS)
-        for (int64_t e = 0; e < width; e += AMX_ROWS)
-            turn_block(from + i * width + e, width, rows - i, width - e, to + e * CPU_TILE + i);
+        for (int64_t e = 0; e < width; e += DEEP) {
+            __m512i x[AMX_ROWS];
+            rows_of_cells((const uint16_t *)(from + i * width + e), 2 * width, rows - i,
+                          2 * (width - e), x);
+            turn(x);
+#pragma GCC unroll 16
+            for (int r = 0; r < DEEP; r++)
+                if (e + r < width)
+                    _mm512_storeu_si512(to + (e + r) * CPU_TILE + i, x[r]);
+        }
 }
 
 /* n: a multiple of AMX_ROWS. An a whose columns lie together is turned first. */

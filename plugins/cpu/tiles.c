@@ -5,6 +5,21 @@
 
 #include <omp.h>
 
+static int64_t floats_of_vectors(const cpu_matmul_shape *s)
+{
+    (void)s;
+    return CPU_GEMM_FLOATS;
+}
+
+static void tile_by_vectors(const cpu_matmul_shape *s, const void *a, const void *b, void *c,
+                            cpu_tile tile, float *work)
+{
+    cpu_launchers_get(CPU_ISA_AVX512)->gemm(s, a, b, c, tile, work);
+}
+
+const cpu_gemm cpu_gemm_vectors = {CPU_GEMM_ROWS, CPU_GEMM_COLUMNS, floats_of_vectors,
+                                   tile_by_vectors};
+
 static int64_t min64(int64_t a, int64_t b)
 {
     return a < b ? a : b;
@@ -23,49 +38,49 @@ static int64_t pieces(int64_t size, int64_t most)
     return (size + length - 1) / length;
 }
 
-int64_t cpu_tiles_count(const cpu_matmul_shape *s, int64_t rows)
+int64_t cpu_tiles_count(const cpu_gemm *g, const cpu_matmul_shape *s, int64_t rows)
 {
-    return pieces(s->m, rows) * pieces(s->n, CPU_GEMM_COLUMNS);
+    return pieces(s->m, rows) * pieces(s->n, g->columns);
 }
 
-cpu_tile cpu_tiles_at(const cpu_matmul_shape *s, int64_t most, int64_t t)
+cpu_tile cpu_tiles_at(const cpu_gemm *g, const cpu_matmul_shape *s, int64_t most, int64_t t)
 {
-    int64_t rows = cut(s->m, most), columns = cut(s->n, CPU_GEMM_COLUMNS);
+    int64_t rows = cut(s->m, most), columns = cut(s->n, g->columns);
     int64_t down = pieces(s->m, most), i = t % down * rows, j = t / down * columns;
     return (cpu_tile){i, j, min64(rows, s->m - i), min64(columns, s->n - j)};
 }
 
-int64_t cpu_tiles_rows(int64_t tiles, int threads)
+int64_t cpu_tiles_rows(const cpu_gemm *g, int64_t tiles, int threads)
 {
-    int64_t rows = CPU_GEMM_ROWS;
-    for (; rows > CPU_GEMM_ROWS / 4 && tiles < 2 * threads; tiles *= 2)
+    int64_t rows = g->rows;
+    for (; rows > g->rows / 4 && tiles < 2 * threads; tiles *= 2)
         rows /= 2;
     return rows;
 }
 
-static int64_t rows_of(const cpu_matmul_shape *s, int threads)
+static int64_t rows_of(const cpu_gemm *g, const cpu_matmul_shape *s, int threads)
 {
-    return cpu_tiles_rows(cpu_tiles_count(s, CPU_GEMM_ROWS), threads);
+    return cpu_tiles_rows(g, cpu_tiles_count(g, s, g->rows), threads);
 }
 
-static int workers_of(const cpu_matmul_shape *s, int threads)
+static int workers_of(const cpu_gemm *g, const cpu_matmul_shape *s, int threads)
 {
-    return (int)min64(threads, cpu_tiles_count(s, rows_of(s, threads)));
+    return (int)min64(threads, cpu_tiles_count(g, s, rows_of(g, s, threads)));
 }
 
-size_t cpu_tiles_scratch(const cpu_matmul_shape *shape, int threads)
+size_t cpu_tiles_scratch(const cpu_gemm *g, const cpu_matmul_shape *shape, int threads)
 {
-    return (size_t)workers_of(shape, threads) * CPU_GEMM_FLOATS * sizeof(float);
+    return (size_t)(workers_of(g, shape, threads) * g->floats(shape)) * sizeof(float);
 }
 
-void cpu_tiles_run(const cpu_matmul_shape *shape, int threads, const void *a, const void *b,
-                   void *c, void *scratch)
+void cpu_tiles_run(const cpu_gemm *g, const cpu_matmul_shape *shape, int threads, const void *a,
+                   const void *b, void *c, void *scratch)
 {
-    const cpu_launchers *launchers = cpu_launchers_get(CPU_ISA_AVX512);
-    const int64_t rows = rows_of(shape, threads), n = cpu_tiles_count(shape, rows);
-    int workers = workers_of(shape, threads);
+    const int64_t rows = rows_of(g, shape, threads), n = cpu_tiles_count(g, shape, rows),
+                  floats = g->floats(shape);
+    int workers = workers_of(g, shape, threads);
 #pragma omp parallel for num_threads(workers) schedule(dynamic) if (workers > 1)
     for (int64_t t = 0; t < n; t++)
-        launchers->gemm(shape, a, b, c, cpu_tiles_at(shape, rows, t),
-                        (float *)scratch + (size_t)omp_get_thread_num() * CPU_GEMM_FLOATS);
+        g->tile(shape, a, b, c, cpu_tiles_at(g, shape, rows, t),
+                (float *)scratch + omp_get_thread_num() * floats);
 }

@@ -11,6 +11,7 @@
 #include "cpu.h"
 #include "trial_ops.h"
 
+#include <math.h>
 #include <string.h>
 
 /* Two slices and four, of rows and of columns, the last one shorter; weights that are not few. */
@@ -38,7 +39,7 @@ static void test_tiled_products(void **state)
 
 /* ---- our own kernel, of every instruction set ---- */
 
-enum { WORK = CPU_GEMM_FLOATS };
+enum { BEHIND = 16 }; /* floats behind what a tile works with, which nobody may touch */
 
 /* Small whole numbers: sums are exact in f32, and rounded once to bf16. */
 static float number(int64_t i)
@@ -56,15 +57,19 @@ static void *numbers(weft_dtype dtype, int64_t n)
     return t.data;
 }
 
-static void check_tile(const cpu_launchers *table, const cpu_matmul_shape *s, cpu_tile tile)
+static void check_tile(cpu_gemm_tile *gemm, int64_t floats, const cpu_matmul_shape *s,
+                       cpu_tile tile)
 {
+    const size_t bytes = (size_t)floats * sizeof(float);
     void *a = numbers(s->ab, s->m * s->k), *b = numbers(s->ab, s->k * s->n),
          *c = numbers(s->c, s->m * s->n);
-    float *work = weft_alloc_aligned(64, WORK * sizeof *work);
+    float *work = weft_alloc_aligned(64, bytes + BEHIND * sizeof *work), *behind = work + floats;
     weft_tensor t = {.dtype = s->c, .n_dims = 1, .size = {s->m * s->n}, .data = c};
     assert_non_null(work);
-    memset(work, 0xff, WORK * sizeof *work); /* NaN: nothing of it may be seen */
-    table->gemm(s, a, b, c, tile, work);
+    memset(work, 0xff, bytes + BEHIND * sizeof *work); /* NaN: nothing of it may be seen */
+    gemm(s, a, b, c, tile, work);
+    for (int i = 0; i < BEHIND; i++)
+        assert_true(isnan(behind[i]));
     for (int64_t i = 0; i < s->m; i++)
         for (int64_t j = 0; j < s->n; j++) {
             bool inside = i >= tile.i && i < tile.i + tile.m && j >= tile.j && j < tile.j + tile.n;
@@ -82,10 +87,16 @@ static void check_tile(const cpu_launchers *table, const cpu_matmul_shape *s, cp
     weft_free_aligned(c);
 }
 
-static void check_tiles_of(const cpu_launchers *table, weft_dtype ab, weft_dtype c)
+static int64_t floats_of_vectors(const cpu_matmul_shape *s)
 {
-    static const int64_t sizes[][3] = {{1, 1, 1},     {7, 33, 9},    {150, 70, 40},
-                                       {37, 64, 300}, {13, 128, 16}, {20, 81, 531}};
+    (void)s;
+    return CPU_GEMM_FLOATS;
+}
+
+static void check_tiles_of(const cpu_gemm *g, weft_dtype ab, weft_dtype c)
+{
+    static const int64_t sizes[][3] = {{1, 1, 1},     {7, 33, 9},    {150, 70, 40}, {37, 64, 300},
+                                       {13, 128, 16}, {20, 81, 531}, {96, 96, 64},  {72, 75, 1100}};
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
         for (int way = 0; way < 8; way++) {
             int64_t m = sizes[i][0], n = sizes[i][1], k = sizes[i][2];
@@ -94,9 +105,10 @@ static void check_tiles_of(const cpu_launchers *table, weft_dtype ab, weft_dtype
             s.a_row = a_turned ? 1 : k, s.a_col = a_turned ? m : 1;
             s.b_row = b_turned ? 1 : n, s.b_col = b_turned ? k : 1;
             s.add = way & 4;
-            int64_t rows = m < CPU_GEMM_ROWS ? m : CPU_GEMM_ROWS;
-            check_tile(table, &s, (cpu_tile){0, 0, rows, n});
-            check_tile(table, &s, (cpu_tile){m / 2, n / 3, (m - m / 2 + 1) / 2, n - n / 3});
+            int64_t floats = g->floats(&s);
+            check_tile(g->tile, floats, &s, (cpu_tile){0, 0, m, n});
+            check_tile(g->tile, floats, &s,
+                       (cpu_tile){m / 2, n / 3, (m - m / 2 + 1) / 2, n - n / 3});
         }
 }
 
@@ -104,11 +116,16 @@ static void test_tiles(void **state)
 {
     (void)state;
     for (int isa = CPU_ISA_GENERIC; isa <= CPU_ISA_AVX512; isa++) {
-        const cpu_launchers *table = cpu_launchers_get((cpu_isa)isa);
-        check_tiles_of(table, WEFT_F32, WEFT_F32);
-        check_tiles_of(table, WEFT_BF16, WEFT_F32);
-        check_tiles_of(table, WEFT_BF16, WEFT_BF16);
+        const cpu_gemm g = {.floats = floats_of_vectors,
+                            .tile = cpu_launchers_get((cpu_isa)isa)->gemm};
+        check_tiles_of(&g, WEFT_F32, WEFT_F32);
+        check_tiles_of(&g, WEFT_BF16, WEFT_F32);
+        check_tiles_of(&g, WEFT_BF16, WEFT_BF16);
     }
+    if (!cpu_may_use_amx())
+        return;
+    check_tiles_of(&cpu_gemm_amx, WEFT_BF16, WEFT_F32);
+    check_tiles_of(&cpu_gemm_amx, WEFT_BF16, WEFT_BF16);
 }
 
 static void test_prepare_without_memory(void **state)
