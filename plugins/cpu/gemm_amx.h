@@ -126,8 +126,7 @@ static __attribute__((noinline)) void amx_pack_b(const cpu_matmul_shape *s, cons
 static amx_rows amx_strip_at(const amx_product *o, const uint16_t *a, int64_t rows, int64_t numbers)
 {
     const cpu_matmul_shape *s = o->s;
-    if (s->a_col == 1 && s->a_row % 2 == 0 && numbers % (2 * DEEP) == 0 &&
-        (rows >= STRIP || rows == AMX_ROWS))
+    if (s->a_col == 1 && numbers % (2 * DEEP) == 0 && (rows >= STRIP || rows == AMX_ROWS))
         return (amx_rows){.at = (const cell *)(const void *)a,
                           .bytes = 2 * s->a_row,
                           .lower = AMX_ROWS * s->a_row / 2,

@@ -13,6 +13,8 @@
 
 #include <math.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 /* Two slices and four, of rows and of columns, the last one shorter; weights that are not few. */
 static void test_sliced_products(void **state)
@@ -57,17 +59,39 @@ static void *numbers(weft_dtype dtype, int64_t n)
     return t.data;
 }
 
+/* An operand, behind whose end nothing can be read. */
+typedef struct operand {
+    char *pages;
+    size_t bytes; /* of these */
+    void *data;
+} operand;
+
+static operand operand_at_an_end(weft_dtype dtype, int64_t n)
+{
+    const size_t page = (size_t)sysconf(_SC_PAGESIZE), size = (size_t)n * weft_dtype_size(dtype),
+                 bytes = (size + page - 1) / page * page + page;
+    operand o = {.bytes = bytes};
+    o.pages = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    assert_true(o.pages != MAP_FAILED);
+    assert_int_equal(mprotect(o.pages + bytes - page, page, PROT_NONE), 0);
+    weft_tensor t = {.dtype = dtype, .n_dims = 1, .size = {n}};
+    t.data = o.data = o.pages + bytes - page - size;
+    for (int64_t i = 0; i < n; i++)
+        weft_tensor_set(&t, i, number(i));
+    return o;
+}
+
 static void check_tile(cpu_gemm_tile *gemm, int64_t floats, const cpu_matmul_shape *s,
                        cpu_tile tile)
 {
     const size_t bytes = (size_t)floats * sizeof(float);
-    void *a = numbers(s->ab, s->m * s->k), *b = numbers(s->ab, s->k * s->n),
-         *c = numbers(s->c, s->m * s->n);
+    operand a = operand_at_an_end(s->ab, s->m * s->k), b = operand_at_an_end(s->ab, s->k * s->n);
+    void *c = numbers(s->c, s->m * s->n);
     float *work = weft_alloc_aligned(64, bytes + BEHIND * sizeof *work), *behind = work + floats;
     weft_tensor t = {.dtype = s->c, .n_dims = 1, .size = {s->m * s->n}, .data = c};
     assert_non_null(work);
     memset(work, 0xff, bytes + BEHIND * sizeof *work); /* NaN: nothing of it may be seen */
-    gemm(s, a, b, c, tile, work);
+    gemm(s, a.data, b.data, c, tile, work);
     for (int i = 0; i < BEHIND; i++)
         assert_true(isnan(behind[i]));
     for (int64_t i = 0; i < s->m; i++)
@@ -82,8 +106,8 @@ static void check_tile(cpu_gemm_tile *gemm, int64_t floats, const cpu_matmul_sha
             assert_true(weft_tensor_get(&t, i * s->c_row + j) == rounded);
         }
     weft_free_aligned(work);
-    weft_free_aligned(a);
-    weft_free_aligned(b);
+    assert_int_equal(munmap(a.pages, a.bytes), 0);
+    assert_int_equal(munmap(b.pages, b.bytes), 0);
     weft_free_aligned(c);
 }
 
@@ -96,7 +120,8 @@ static int64_t floats_of_vectors(const cpu_matmul_shape *s)
 static void check_tiles_of(const cpu_gemm *g, weft_dtype ab, weft_dtype c)
 {
     static const int64_t sizes[][3] = {{1, 1, 1},     {7, 33, 9},    {150, 70, 40}, {37, 64, 300},
-                                       {13, 128, 16}, {20, 81, 531}, {96, 96, 64},  {72, 75, 1100}};
+                                       {13, 128, 16}, {20, 81, 531}, {96, 96, 64},  {72, 75, 1100},
+                                       {48, 40, 545}, {24, 40, 64}};
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
         for (int way = 0; way < 8; way++) {
             int64_t m = sizes[i][0], n = sizes[i][1], k = sizes[i][2];
