@@ -2,6 +2,7 @@
 #include "session.h"
 #include "console/counts.h"
 #include "console/crash.h"
+#include "print/wraps.h"
 #include "processors.h"
 
 #include <errno.h>
@@ -143,6 +144,14 @@ double weft_session_patience(const weft_params *run)
     return step_s > 0 && start_s > step_s ? start_s : step_s;
 }
 
+static void log_wraps(const weft_session *s)
+{
+    weft_text text = {0};
+    for (int i = 0; weft_print_wraps(s->plugins, &i, &text); weft_text_clear(&text))
+        weft_log_print(&s->log, WEFT_LOG_INFO, "%s", weft_text_get(&text));
+    weft_text_release(&text);
+}
+
 weft_status weft_session_init(weft_session *s, const weft_cli_options *options, int rank,
                               weft_control *control, bool quiet, weft_error *err)
 {
@@ -191,6 +200,8 @@ weft_status weft_session_init(weft_session *s, const weft_cli_options *options, 
         return status;
     const weft_status keys = weft_settings_check_keys(s->settings, rank == 0 ? &s->log : NULL, err);
     status = weft_plugins_create(s->plugins, &s->host, err);
+    if (!status && rank == 0)
+        log_wraps(s);
     return status ? status : keys;
 }
 

@@ -127,7 +127,9 @@ lib_libshared_la_SOURCES = \
 	lib/net/token.h \
 	lib/print/graph.c \
 	lib/print/layout.c \
+	lib/print/wraps.c \
 	lib/print/graph.h \
+	lib/print/wraps.h \
 	lib/vet/elf.c \
 	lib/vet/image.c \
 	lib/vet/known.c \

@@ -76,18 +76,6 @@ static weft_status open_file(const weft_search *s, const char *name, const char 
     return status;
 }
 
-weft_status weft_library_find(const weft_host *host, const char *name, const char **path,
-                              weft_error *err)
-{
-    const weft_plugins *plugins = host->core;
-    const weft_search *search = plugins ? plugins->search : NULL;
-    const char *by = weft_blame_get().plugin;
-    *path = name;
-    return search && search->locks
-               ? weft_program_vetting.find(search->locks, by ? by : "a plugin", name, path, err)
-               : WEFT_OK;
-}
-
 weft_status weft_module_open(weft_search *search, const char *name, weft_where where,
                              weft_module *out, weft_error *err)
 {

@@ -160,9 +160,6 @@ const char *weft_event_name(weft_event event);
 const char *weft_stage_name(weft_pass_stage stage);
 /* From a service as a wrap shows it to what that wrap stands around; false: no wrap does. */
 bool weft_plugins_inner(const weft_plugins *plugins, const void **table, void **self);
-/* Appends "transport: trace around count around local" for one wrapped service and goes on to the
- * next; start with *i = 0; false at the end. */
-bool weft_plugins_print_wraps(const weft_plugins *plugins, int *i, weft_text *text);
 /* Walks contributions of one kind in listed order: start with *plugin = *item = 0; false at the
  * end. */
 bool weft_plugins_next(const weft_plugins *plugins, weft_kind kind, int *plugin, int *item,

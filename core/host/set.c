@@ -433,14 +433,6 @@ static void destroy_created(weft_plugins *plugins)
     weft_wraps_release(plugins);
 }
 
-static void log_wraps(const weft_plugins *plugins, const weft_log *log)
-{
-    weft_text text = {0};
-    for (int i = 0; weft_plugins_print_wraps(plugins, &i, &text); weft_text_clear(&text))
-        weft_log_print(log, WEFT_LOG_INFO, "%s", weft_text_get(&text));
-    weft_text_release(&text);
-}
-
 weft_status weft_plugins_create(weft_plugins *plugins, const weft_host *host, weft_error *err)
 {
     weft_status status = WEFT_OK, more = WEFT_OK;
@@ -454,13 +446,9 @@ weft_status weft_plugins_create(weft_plugins *plugins, const weft_host *host, we
         status = create_one(plugins, loaded, host, err);
         status = status ? status : weft_wraps_add(plugins, loaded, err);
     }
-    if (status) {
+    if (status)
         destroy_created(plugins);
-        return status;
-    }
-    if (host->rank == 0)
-        log_wraps(plugins, host->log);
-    return WEFT_OK;
+    return status;
 }
 
 weft_status weft_loaded_open(weft_loaded *loaded, weft_error *err)

@@ -182,19 +182,3 @@ bool weft_plugins_inner(const weft_plugins *plugins, const void **table, void **
     *self = l->inner->outside_self;
     return true;
 }
-
-bool weft_plugins_print_wraps(const weft_plugins *plugins, int *i, weft_text *text)
-{
-    const weft_service_link *outermost = plugins->links;
-    for (int seen = 0; outermost; outermost = outermost->next)
-        if (outermost->inner && weft_wraps_find(plugins, outermost->service) == outermost &&
-            seen++ == *i)
-            break;
-    if (!outermost)
-        return false;
-    ++*i;
-    weft_text_print(text, "%s: ", outermost->service);
-    for (const weft_service_link *l = outermost; l; l = l->inner)
-        weft_text_print(text, "%s%s", l->by->module.plugin->name, l->inner ? " around " : "");
-    return true;
-}

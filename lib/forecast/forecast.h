@@ -8,6 +8,8 @@
 
 /* ---- reproducer.c ---- */
 
+/* How many ranks the set's axes ask for: the product of their degrees, auto counted as one. */
+weft_status weft_plan_ranks(const weft_plugins *plugins, int *ranks, weft_error *err);
 /* For weft_plan_options: writes before-PLUGIN.graph, in the run folder or the user's cache. */
 void weft_plan_keep_broken(const weft_plan *plan, const char *plugin, const weft_graph *graph,
                            weft_error *err);

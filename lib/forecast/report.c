@@ -3,6 +3,7 @@
 #include "console/columns.h"
 #include "forecast/forecast.h"
 #include "print/graph.h"
+#include "print/wraps.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -547,7 +548,7 @@ static void print_notes(const weft_graph *g, weft_text *text)
 static void print_wraps(const weft_plan *plan, weft_text *text)
 {
     weft_text line = {0};
-    for (int i = 0; weft_plugins_print_wraps(plan->plugins, &i, &line); weft_text_clear(&line))
+    for (int i = 0; weft_print_wraps(plan->plugins, &i, &line); weft_text_clear(&line))
         weft_text_print(text, "%s  %s\n", i == 1 ? "services with wraps, outermost first\n" : "",
                         weft_text_get(&line));
     text->out_of_memory = text->out_of_memory || line.out_of_memory;

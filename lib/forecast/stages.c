@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What each stage of a pipeline takes, as a schedule must know it, and what a step does. */
+#include "compile/mesh/axes.h"
 #include "forecast/forecast.h"
 
 #include <weft/files.h>
@@ -162,5 +163,22 @@ weft_status weft_plan_seconds(const weft_plan *plan, double *seconds, weft_error
     weft_status s = find_first(plan, &first, &own, err);
     s = s ? s : see_step(first, seconds, err);
     forget_first(own);
+    return s;
+}
+
+/* ---- ranks ---- */
+
+weft_status weft_plan_ranks(const weft_plugins *plugins, int *ranks, weft_error *err)
+{
+    weft_mesh_plan mesh;
+    weft_mesh_plan_init(&mesh, 1);
+    weft_status s = WEFT_OK;
+    for (int i = 0; i < plugins->n_passes && !s; i++)
+        s = weft_declare_axes(&plugins->list[plugins->passes[i].plugin], plugins->passes[i].item,
+                              &mesh, err);
+    int64_t product = 1;
+    for (int i = 0; i < mesh.n && !s; i++)
+        product *= mesh.entry[i].degree > 0 ? mesh.entry[i].degree : 1;
+    *ranks = (int)product;
     return s;
 }

@@ -86,6 +86,12 @@ weft_value *weft_add2(weft_graph *g, const char *op, const char *name, weft_valu
     return weft_add(g, op, name, 2, (weft_value *[]){a, b});
 }
 
+weft_value *weft_add3(weft_graph *g, const char *op, const char *name, weft_value *a, weft_value *b,
+                      weft_value *c)
+{
+    return weft_add(g, op, name, 3, (weft_value *[]){a, b, c});
+}
+
 /* ---- what passes say of values and of the whole ---- */
 
 void weft_set_role(weft_graph *g, weft_value *v, const char *role)

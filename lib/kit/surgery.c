@@ -8,6 +8,23 @@
 
 /* ---- insert ---- */
 
+void weft_node_set_operand(weft_graph *g, weft_node *n, int i, weft_value *v)
+{
+    if (!v || n->ins[i] == v || weft_graph_status(g))
+        return;
+    const weft_value *old = n->ins[i];
+    if (n->steps && !weft_move_forget(g, n->outs[0]))
+        return;
+    if (g->placed && v->placed && old->placed && v->layout.bits != old->layout.bits) {
+        weft_value *moved = weft_move_to(g, v, old->layout, n, n->phase, "what it replaces", NULL);
+        if (!moved)
+            return;
+        weft_node_come_before(g, moved->node, n); /* it may be there already, further behind */
+        v = moved;
+    }
+    weft_node_relink(g, n, i, v);
+}
+
 static bool works_on_tokens(const weft_node *n)
 {
     for (int i = 0; i < n->n_outs; i++)
@@ -283,6 +300,13 @@ void weft_set_recompute(weft_graph *g, weft_value *v, bool again)
                 "the recomputation of %s is set behind the backward; passes of stage graph or "
                 "placed set it"))
         v->recompute = again && !weft_get_mark(v->node, WEFT_MARK_KEEP);
+}
+
+void weft_add_rule(weft_graph *g, weft_rule_of of, const char *pattern, const char *dim,
+                   const char *axis)
+{
+    weft_add_rule_with(g,
+                       &(weft_table_rule){.of = of, .pattern = pattern, .dim = dim, .axis = axis});
 }
 
 void weft_add_rule_of(weft_graph *g, const weft_value *v, const char *dim, const char *axis)

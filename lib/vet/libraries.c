@@ -4,6 +4,7 @@
  * that it is another file. So each is opened ahead, by the path that the locks know, once its bytes
  * are what was vetted, and what it needs before it: then the linker finds the name taken and looks
  * no further. */
+#include "host/host.h"
 #include "vet/elf.h"
 #include "vet/locks.h"
 
@@ -132,4 +133,16 @@ weft_status weft_libraries_find(const weft_locks *locks, const char *of, const c
     const opening o = {.locks = locks, .of = of, .where = WEFT_NOWHERE, .err = err};
     weft_status s = open_name(&o, name, path);
     return s ? s : weft_locks_check_mapped(locks, err);
+}
+
+weft_status weft_library_find(const weft_host *host, const char *name, const char **path,
+                              weft_error *err)
+{
+    const weft_plugins *plugins = host->core;
+    const weft_search *search = plugins ? plugins->search : NULL;
+    const char *by = weft_blame_get().plugin;
+    *path = name;
+    return search && search->locks
+               ? weft_program_vetting.find(search->locks, by ? by : "a plugin", name, path, err)
+               : WEFT_OK;
 }

@@ -4,6 +4,8 @@
  * do the runs part? */
 #include "oracle.h"
 
+#include "forecast/forecast.h"
+
 #include <stdio.h>
 #include <string.h>
 

@@ -165,18 +165,6 @@ static weft_status collect_axes(const weft_plugins *plugins, weft_mesh_plan *mes
     return WEFT_OK;
 }
 
-weft_status weft_plan_ranks(const weft_plugins *plugins, int *ranks, weft_error *err)
-{
-    weft_mesh_plan mesh;
-    weft_mesh_plan_init(&mesh, 1);
-    weft_status s = collect_axes(plugins, &mesh, err);
-    int64_t product = 1;
-    for (int i = 0; i < mesh.n && !s; i++)
-        product *= mesh.entry[i].degree > 0 ? mesh.entry[i].degree : 1;
-    *ranks = (int)product;
-    return s;
-}
-
 /* Behind the model, and behind copies in fewer bits, which it then gathers. */
 static void suggest_spread(const weft_plugins *plugins, const char *name, weft_mesh_plan *mesh)
 {

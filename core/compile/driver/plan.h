@@ -121,8 +121,6 @@ weft_status weft_plan_check_ops(const weft_ops *ops, const weft_plugin *plugin, 
 /* Declares what a contribution says of axes, if it says anything. */
 weft_status weft_declare_axes(const weft_loaded *loaded, const weft_contribution *c,
                               weft_mesh_plan *mesh, weft_error *err);
-/* How many ranks the set's axes ask for: the product of their degrees, auto counted as one. */
-weft_status weft_plan_ranks(const weft_plugins *plugins, int *ranks, weft_error *err);
 
 /* ---- passes.c, for plan.c ---- */
 

@@ -175,12 +175,6 @@ weft_value *weft_add(weft_graph *g, const char *op_name, const char *name, int n
     return weft_add_full(g, op_name, name, n_ins, ins, op ? rule_results(op) : 1, NULL, NULL, 0);
 }
 
-weft_value *weft_add3(weft_graph *g, const char *op, const char *name, weft_value *a, weft_value *b,
-                      weft_value *c)
-{
-    return weft_add(g, op, name, 3, (weft_value *[]){a, b, c});
-}
-
 weft_value *weft_accumulate(weft_graph *g, weft_value *v, weft_total how)
 {
     if (!v || weft_graph_status(g))

@@ -82,23 +82,6 @@ void weft_node_come_before(weft_graph *g, weft_node *n, weft_node *at)
     weft_node_link(g, n, at);
 }
 
-void weft_node_set_operand(weft_graph *g, weft_node *n, int i, weft_value *v)
-{
-    if (!v || n->ins[i] == v || weft_graph_status(g))
-        return;
-    const weft_value *old = n->ins[i];
-    if (n->steps && !weft_move_forget(g, n->outs[0]))
-        return;
-    if (g->placed && v->placed && old->placed && v->layout.bits != old->layout.bits) {
-        weft_value *moved = weft_move_to(g, v, old->layout, n, n->phase, "what it replaces", NULL);
-        if (!moved)
-            return;
-        weft_node_come_before(g, moved->node, n); /* it may be there already, further behind */
-        v = moved;
-    }
-    weft_node_relink(g, n, i, v);
-}
-
 /* Result i is called after what it is the gradient of; else like the node, with a number behind. */
 static const char *result_name(weft_graph *g, const weft_node_spec *spec, const char *name, int i)
 {

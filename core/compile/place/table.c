@@ -46,13 +46,6 @@ void weft_graph_note_stray(weft_graph *g, const char *axis)
     weft_graph_push(g, (void ***)&g->strays, &g->n_strays, &g->strays_capacity, s);
 }
 
-void weft_add_rule(weft_graph *g, weft_rule_of of, const char *pattern, const char *dim,
-                   const char *axis)
-{
-    weft_add_rule_with(g,
-                       &(weft_table_rule){.of = of, .pattern = pattern, .dim = dim, .axis = axis});
-}
-
 /* A line of the user is shown though its axis has one rank. */
 void weft_add_rule_with(weft_graph *g, const weft_table_rule *rule)
 {

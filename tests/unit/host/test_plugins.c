@@ -6,6 +6,7 @@
 #include "base/blame.h"
 #include "console/crash.h"
 #include "host/enter.h"
+#include "print/wraps.h"
 #include <pthread.h>
 #include <signal.h>
 #include <sys/wait.h>
@@ -160,7 +161,13 @@ static void test_wrap(void **state)
     assert_loads(&r, load(&r, "cpu good_a good_b good_wrap", ""));
     assert_int_equal(create(&r), WEFT_OK);
     const weft_host *host = &r.plugins->list[1].host;
-    assert_non_null(strstr(weft_text_get(&r.seen), "notes: good_wrap around good_b\n"));
+    int i = 0;
+    weft_text wraps = {0};
+    while (weft_print_wraps(r.plugins, &i, &wraps))
+        weft_text_add(&wraps, "\n");
+    assert_string_equal(weft_text_get(&wraps),
+                        "notes: good_wrap around good_b\ndevice: good_wrap around cpu\n");
+    weft_text_release(&wraps);
     table = weft_plugins_service(r.plugins, "notes", &self);
     assert_int_equal(table->read(self), 43);
     assert_string_equal(weft_plugins_giver(r.plugins, table), "good_wrap");
