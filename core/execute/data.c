@@ -59,11 +59,6 @@ static weft_status check_sample(const weft_graph *g, const source *of, const wef
     return s;
 }
 
-int64_t weft_count_samples(const weft_run *run, weft_split split)
-{
-    return run->data->samples(run->data_self, split);
-}
-
 /* Sample of->number as the data, or a wrap around it, gives it. */
 static weft_status read_from(weft_run *run, const weft_lowered *l, const weft_data *data,
                              void *self, source *of, weft_sample *sample, weft_error *err)

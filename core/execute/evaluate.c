@@ -23,7 +23,7 @@ static weft_status one_batch(weft_run *run, const weft_batch *b, double *loss, d
 weft_status weft_run_evaluate(weft_run *run, weft_error *err)
 {
     const weft_plan *plan = run->plan;
-    int64_t samples = weft_count_samples(run, WEFT_SPLIT_VALIDATION);
+    int64_t samples = run->data->samples(run->data_self, WEFT_SPLIT_VALIDATION);
     int64_t batches = (samples + plan->micro_batch - 1) / plan->micro_batch;
     if (!weft_params_is(plan->train, "eval_batches", "all") &&
         weft_params_int(plan->train, "eval_batches") < batches)

@@ -207,10 +207,21 @@ static weft_status begin_data(weft_run *run, weft_error *err)
                          "no listed plugin gives data; list one, as text, in [weft] plugins");
     weft_status s = run->data->fit ? run->data->fit(run->data_self, g, err) : WEFT_OK;
     s = s ? s : run->data->begin(run->data_self, run->plan->seq_len, run->seed, err);
+    s = s ? s
+          : weft_service_check_count(plugins, "data", "samples",
+                                     run->data->samples(run->data_self, WEFT_SPLIT_TRAIN), 1,
+                                     "for training, which repeats for ever, it is INT64_MAX", err);
+    s = s ? s
+          : weft_service_check_count(plugins, "data", "samples",
+                                     run->data->samples(run->data_self, WEFT_SPLIT_VALIDATION), 0,
+                                     "for validation it is 0 or more", err);
     if (s || !run->tokenizer)
         return s;
     const weft_dim *vocab = weft_map_get(&g->dims, "vocab", 5);
     int ids = run->tokenizer->vocab_size(run->tokenizer_self);
+    s = weft_service_check_count(plugins, "tokenizer", "vocab_size", ids, 1, "there are ids", err);
+    if (s)
+        return s;
     if (vocab && vocab->size < ids)
         return weft_fail(err, WEFT_ERR_INPUT, place_of(plugins, "vocab_size"),
                          "the tokenizer has %d ids and the model's vocabulary only %lld; set "
@@ -264,8 +275,7 @@ weft_status weft_run_create(weft_plan *plan, const weft_host *host, weft_run **o
                                         : &run->alone;
     run->groups =
         (weft_groups){.mesh = &plan->mesh, .rank = plan->rank, .control = plan->plugins->control};
-    weft_status s = weft_services_check(plan->plugins, err);
-    s = s ? s : find_transport(run, err);
+    weft_status s = find_transport(run, err);
     s = s ? s : begin_data(run, err);
     s = s ? s : find_watchers(run, err);
     s = s ? s : allocate_reports(run, err);

@@ -298,8 +298,6 @@ weft_status weft_fill_samples(weft_run *run, const weft_batch *b, const weft_sam
 void weft_fill_micro_batch(const weft_batch *batch, int64_t micro, int64_t number);
 weft_status weft_sample_init(weft_sample *s, const weft_graph *g, weft_error *err);
 void weft_sample_release(weft_sample *s);
-/* How many samples a split has. */
-int64_t weft_count_samples(const weft_run *run, weft_split split);
 /* Does any input of this rank hold something of row `row` of a micro-batch? */
 bool weft_owns_row(const weft_lowered *l, int64_t micro, int64_t row);
 /* Those of a micro-batch, to its slot; enqueued in a prologue. */

@@ -142,6 +142,24 @@ static weft_status look(weft_run *run, double since, weft_error *err)
     return t->check(run->groups.transport_self, err);
 }
 
+/* One that never says whether it is done would be asked for ever: it leaves what it is given, true
+ * or false, which is no answer. */
+static weft_status ask_first(weft_run *run, weft_device_event *event, bool *done, weft_error *err)
+{
+    enum { ENOUGH = 8 };
+    const weft_device *device = run->plan->device;
+    for (int i = 0; i < ENOUGH; i++) {
+        *done = i % 2;
+        weft_status s = device->poll(run->plan->device_self, event, done, err);
+        if (s || *done != (i % 2))
+            return s;
+    }
+    return weft_fail(err, WEFT_ERR_RUN, WEFT_NOWHERE,
+                     "plugin '%s': its poll says that all is well, and leaves *done as it is; it "
+                     "sets that to true or false",
+                     weft_plugins_giver(run->plan->plugins, device));
+}
+
 /* event NULL: all that was enqueued. */
 static weft_status ask(weft_run *run, weft_device_event *event, weft_error *err)
 {
@@ -150,7 +168,8 @@ static weft_status ask(weft_run *run, weft_device_event *event, weft_error *err)
     bool done = false;
     weft_status s = WEFT_OK;
     for (int64_t i = 0; !done && !s; i++) {
-        s = run->plan->device->poll(run->plan->device_self, event, &done, err);
+        s = i ? run->plan->device->poll(run->plan->device_self, event, &done, err)
+              : ask_first(run, event, &done, err);
         if (s || done)
             break;
         rest(i);

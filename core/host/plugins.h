@@ -150,6 +150,10 @@ const void *weft_plugins_service(const weft_plugins *plugins, const char *name, 
 const char *weft_plugins_giver(const weft_plugins *plugins, const void *table);
 /* Has every service what a run cannot do without, and what belongs together whole or not at all? */
 weft_status weft_services_check(const weft_plugins *plugins, weft_error *err);
+/* n, which a function of the service has said, is no less than `least`? right: what it is to be. */
+weft_status weft_service_check_count(const weft_plugins *plugins, const char *service,
+                                     const char *function, int64_t n, int64_t least,
+                                     const char *right, weft_error *err);
 /* Can it send from one rank to another? An error if not, for a run that must. by: the plugin that
  * gives it. */
 weft_status weft_transport_check_send(const weft_transport *transport, const char *by,

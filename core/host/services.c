@@ -8,137 +8,144 @@
 
 /* ---- the lists ---- */
 
-/* DO(service, function, N, (type, name, ...)) may fail, and so may GIVE(..., out), which gives
- * *out, ASK(service, function, type, ...) answers, TELL(service, function, ...) does neither.
- * Before the N parameters stands self, behind those of DO err. */
+/* DO(service, function, with, N, (type, name, ...)) may fail, and so may GIVE(..., out), which
+ * gives *out, ASK(service, function, with, type, ...) answers, TELL(service, function, with, ...)
+ * does neither. Before the N parameters stands self, behind those of DO err. The function is there
+ * if and only if `with` is: always with `size`, as one likes with itself. */
 
 /* clang-format off */
 #define DEVICE(DO, ASK, TELL, GIVE) \
-    GIVE(device, alloc, 2, (size_t, bytes, void **, memory), memory) \
-    TELL(device, free, 2, (void *, memory, size_t, bytes)) \
-    ASK(device, exportable, bool, 0, ()) \
-    GIVE(device, alloc_host, 2, (size_t, bytes, void **, memory), memory) \
-    TELL(device, free_host, 2, (void *, memory, size_t, bytes)) \
-    DO(device, upload, 4, (weft_queue *, queue, void *, to, const void *, from, size_t, bytes)) \
-    DO(device, download, 4, (weft_queue *, queue, void *, to, const void *, from, size_t, bytes)) \
-    DO(device, move, 3, (weft_queue *, queue, const weft_box *, boxes, int, n)) \
-    DO(device, reduce, 2, (weft_queue *, queue, const weft_reduction *, r)) \
-    ASK(device, queue, weft_queue *, 1, (int, i)) \
-    ASK(device, threads, int, 0, ()) \
-    GIVE(device, event_create, 1, (weft_device_event **, event), event) \
-    TELL(device, event_destroy, 1, (weft_device_event *, event)) \
-    DO(device, record, 2, (weft_queue *, queue, weft_device_event *, event)) \
-    DO(device, await, 2, (weft_queue *, queue, weft_device_event *, event)) \
-    DO(device, poll, 2, (weft_device_event *, event, bool *, done)) \
-    DO(device, wait, 0, ()) \
-    GIVE(device, timed_event_create, 1, (weft_device_event **, event), event) \
-    DO(device, elapsed, 3, (weft_device_event *, from, weft_device_event *, to, double *, seconds)) \
-    ASK(device, stream, void *, 1, (weft_queue *, queue)) \
-    GIVE(device, queue_create, 1, (weft_queue **, queue), queue) \
-    TELL(device, queue_destroy, 1, (weft_queue *, queue)) \
-    DO(device, begin, 2, (uint64_t, key, bool *, replayed)) \
-    DO(device, end, 0, ()) \
-    TELL(device, forget, 0, ()) \
-    DO(device, settle, 0, ()) \
-    TELL(device, tag, 2, (weft_queue *, queue, uint64_t, number)) \
-    ASK(device, reached, uint64_t, 1, (weft_queue *, queue)) \
-    ASK(device, plain, bool, 0, ()) \
-    ASK(device, adversary, uint64_t, 0, ()) \
-    ASK(device, peak, double, 2, (weft_dtype, dtype, double, reached)) \
-    TELL(device, describe, 1, (weft_text *, text)) \
-    ASK(device, library_bytes, size_t, 1, (int64_t, captured)) \
-    ASK(device, rates, bool, 1, (weft_device_rates *, out)) \
-    ASK(device, peak_bytes, size_t, 0, ()) \
-    ASK(device, counts, int, 1, (weft_report *, list))
+    GIVE(device, alloc, size, 2, (size_t, bytes, void **, memory), memory) \
+    TELL(device, free, size, 2, (void *, memory, size_t, bytes)) \
+    ASK(device, exportable, exportable, bool, 0, ()) \
+    GIVE(device, alloc_host, alloc_host, 2, (size_t, bytes, void **, memory), memory) \
+    TELL(device, free_host, alloc_host, 2, (void *, memory, size_t, bytes)) \
+    DO(device, upload, size, 4, (weft_queue *, queue, void *, to, const void *, from, \
+        size_t, bytes)) \
+    DO(device, download, size, 4, (weft_queue *, queue, void *, to, const void *, from, \
+        size_t, bytes)) \
+    DO(device, move, size, 3, (weft_queue *, queue, const weft_box *, boxes, int, n)) \
+    DO(device, reduce, size, 2, (weft_queue *, queue, const weft_reduction *, r)) \
+    ASK(device, queue, queue, weft_queue *, 1, (int, i)) \
+    ASK(device, threads, threads, int, 0, ()) \
+    GIVE(device, event_create, record, 1, (weft_device_event **, event), event) \
+    TELL(device, event_destroy, record, 1, (weft_device_event *, event)) \
+    DO(device, record, record, 2, (weft_queue *, queue, weft_device_event *, event)) \
+    DO(device, await, record, 2, (weft_queue *, queue, weft_device_event *, event)) \
+    DO(device, poll, record, 2, (weft_device_event *, event, bool *, done)) \
+    DO(device, wait, size, 0, ()) \
+    GIVE(device, timed_event_create, elapsed, 1, (weft_device_event **, event), event) \
+    DO(device, elapsed, elapsed, 3, (weft_device_event *, from, weft_device_event *, to, \
+        double *, seconds)) \
+    ASK(device, stream, stream, void *, 1, (weft_queue *, queue)) \
+    GIVE(device, queue_create, queue_create, 1, (weft_queue **, queue), queue) \
+    TELL(device, queue_destroy, queue_destroy, 1, (weft_queue *, queue)) \
+    DO(device, begin, end, 2, (uint64_t, key, bool *, replayed)) \
+    DO(device, end, end, 0, ()) \
+    TELL(device, forget, forget, 0, ()) \
+    DO(device, settle, settle, 0, ()) \
+    TELL(device, tag, reached, 2, (weft_queue *, queue, uint64_t, number)) \
+    ASK(device, reached, reached, uint64_t, 1, (weft_queue *, queue)) \
+    ASK(device, plain, plain, bool, 0, ()) \
+    ASK(device, adversary, adversary, uint64_t, 0, ()) \
+    ASK(device, peak, peak, double, 2, (weft_dtype, dtype, double, reached)) \
+    TELL(device, describe, describe, 1, (weft_text *, text)) \
+    ASK(device, library_bytes, library_bytes, size_t, 1, (int64_t, captured)) \
+    ASK(device, rates, rates, bool, 1, (weft_device_rates *, out)) \
+    ASK(device, peak_bytes, peak_bytes, size_t, 0, ()) \
+    ASK(device, counts, counts, int, 1, (weft_report *, list))
 
 /* SEND(transport, function, ...) does something with a group, its first parameter. */
 #define TRANSPORT(DO, ASK, TELL, SEND) \
-    SEND(transport, connect, 3, (void *, group, int, from, int, to)) \
-    DO(transport, check, 0, ()) \
-    DO(transport, add_memory, 2, (void *, memory, size_t, bytes)) \
-    TELL(transport, remove_memory, 2, (void *, memory, size_t, bytes)) \
-    DO(transport, plan, 3, (const weft_planned_call *, calls, int, n, int64_t *, host_bytes)) \
-    ASK(transport, library_bytes, size_t, 2, (const weft_planned_group *, groups, int, n)) \
-    DO(transport, takes, 1, (const weft_device *, device)) \
-    ASK(transport, sends_terms, bool, 1, (weft_reduce, op)) \
-    TELL(transport, leave, 0, ()) \
-    SEND(transport, all_gather, 6, (void *, group, const void *, send, void *, recv, \
+    SEND(transport, connect, connect, 3, (void *, group, int, from, int, to)) \
+    DO(transport, check, check, 0, ()) \
+    DO(transport, add_memory, remove_memory, 2, (void *, memory, size_t, bytes)) \
+    TELL(transport, remove_memory, remove_memory, 2, (void *, memory, size_t, bytes)) \
+    DO(transport, plan, plan, 3, (const weft_planned_call *, calls, int, n, \
+        int64_t *, host_bytes)) \
+    ASK(transport, library_bytes, library_bytes, size_t, 2, (const weft_planned_group *, groups, \
+        int, n)) \
+    DO(transport, takes, takes, 1, (const weft_device *, device)) \
+    ASK(transport, sends_terms, sends_terms, bool, 1, (weft_reduce, op)) \
+    TELL(transport, leave, leave, 0, ()) \
+    SEND(transport, all_gather, size, 6, (void *, group, const void *, send, void *, recv, \
         int64_t, count, weft_dtype, dtype, weft_queue *, queue)) \
-    SEND(transport, reduce_scatter, 7, (void *, group, const void *, send, void *, recv, \
+    SEND(transport, reduce_scatter, size, 7, (void *, group, const void *, send, void *, recv, \
         int64_t, count, weft_dtype, dtype, weft_reduce, op, weft_queue *, queue)) \
-    SEND(transport, all_reduce, 7, (void *, group, const void *, send, void *, recv, \
+    SEND(transport, all_reduce, size, 7, (void *, group, const void *, send, void *, recv, \
         int64_t, count, weft_dtype, dtype, weft_reduce, op, weft_queue *, queue)) \
-    SEND(transport, all_to_all, 6, (void *, group, const void *, send, void *, recv, \
+    SEND(transport, all_to_all, size, 6, (void *, group, const void *, send, void *, recv, \
         int64_t, count, weft_dtype, dtype, weft_queue *, queue)) \
-    SEND(transport, send, 7, (void *, group, int, to, const void *, data, \
+    SEND(transport, send, send, 7, (void *, group, int, to, const void *, data, \
         int64_t, count, weft_dtype, dtype, weft_queue *, queue, weft_request **, request)) \
-    SEND(transport, recv, 7, (void *, group, int, from, void *, data, \
+    SEND(transport, recv, send, 7, (void *, group, int, from, void *, data, \
         int64_t, count, weft_dtype, dtype, weft_queue *, queue, weft_request **, request)) \
-    DO(transport, wait, 2, (weft_request *, request, weft_queue *, queue)) \
-    SEND(transport, broadcast, 6, (void *, group, int, root, void *, data, \
+    DO(transport, wait, send, 2, (weft_request *, request, weft_queue *, queue)) \
+    SEND(transport, broadcast, send, 6, (void *, group, int, root, void *, data, \
         int64_t, count, weft_dtype, dtype, weft_queue *, queue))
 
 #define TOKENIZER(DO, ASK, TELL) \
-    ASK(tokenizer, vocab_size, int, 0, ()) \
-    ASK(tokenizer, bos, int, 0, ()) \
-    ASK(tokenizer, eos, int, 0, ()) \
-    DO(tokenizer, encode, 5, (const char *, text, size_t, n, \
+    ASK(tokenizer, vocab_size, size, int, 0, ()) \
+    ASK(tokenizer, bos, size, int, 0, ()) \
+    ASK(tokenizer, eos, size, int, 0, ()) \
+    DO(tokenizer, encode, size, 5, (const char *, text, size_t, n, \
         int32_t **, ids, size_t *, n_ids, size_t *, capacity)) \
-    DO(tokenizer, decode, 3, (const int32_t *, ids, size_t, n, weft_text *, text)) \
-    ASK(tokenizer, files, const char *const *, 0, ())
+    DO(tokenizer, decode, size, 3, (const int32_t *, ids, size_t, n, weft_text *, text)) \
+    ASK(tokenizer, files, files, const char *const *, 0, ())
 
 #define DATA(DO, ASK, TELL) \
-    DO(data, begin, 2, (int64_t, seq_len, uint64_t, seed)) \
-    ASK(data, samples, int64_t, 1, (weft_split, split)) \
-    DO(data, sample, 3, (weft_split, split, int64_t, i, const weft_sample *, out)) \
-    TELL(data, describe, 1, (weft_text *, text)) \
-    ASK(data, fingerprint, uint64_t, 0, ()) \
-    ASK(data, one_document, bool, 0, ()) \
-    ASK(data, fields, const weft_field *, 0, ()) \
-    DO(data, fit, 1, (const weft_graph *, g))
+    DO(data, begin, size, 2, (int64_t, seq_len, uint64_t, seed)) \
+    ASK(data, samples, size, int64_t, 1, (weft_split, split)) \
+    DO(data, sample, size, 3, (weft_split, split, int64_t, i, const weft_sample *, out)) \
+    TELL(data, describe, describe, 1, (weft_text *, text)) \
+    ASK(data, fingerprint, fingerprint, uint64_t, 0, ()) \
+    ASK(data, one_document, one_document, bool, 0, ()) \
+    ASK(data, fields, fields, const weft_field *, 0, ()) \
+    DO(data, fit, fit, 1, (const weft_graph *, g))
 
 #define GENERATOR(DO, ASK, TELL) \
-    ASK(generator, context, int64_t, 0, ()) \
-    ASK(generator, want, bool, 2, (int64_t, step, bool, last)) \
-    DO(generator, prompt, 5, (int, i, const weft_tokenizer *, tokenizer, void *, tokenizer_self, \
-        const int32_t **, ids, size_t *, n)) \
-    ASK(generator, pick, int32_t, 5, (const float *, logits, int64_t, vocab, int64_t, step, \
-        int, text_number, int64_t, n)) \
-    TELL(generator, done, 5, (int64_t, step, int, text_number, const char *, prompt, \
+    ASK(generator, context, prompt, int64_t, 0, ()) \
+    ASK(generator, want, size, bool, 2, (int64_t, step, bool, last)) \
+    DO(generator, prompt, prompt, 5, (int, i, const weft_tokenizer *, tokenizer, \
+        void *, tokenizer_self, const int32_t **, ids, size_t *, n)) \
+    ASK(generator, pick, prompt, int32_t, 5, (const float *, logits, int64_t, vocab, \
+        int64_t, step, int, text_number, int64_t, n)) \
+    TELL(generator, done, prompt, 5, (int64_t, step, int, text_number, const char *, prompt, \
         const char *, continuation, const weft_log *, log)) \
-    ASK(generator, fields, const weft_field *, 0, ()) \
-    ASK(generator, rows, int64_t, 0, ()) \
-    DO(generator, write, 1, (const struct weft_run_view *, run))
+    ASK(generator, fields, fields, const weft_field *, 0, ()) \
+    ASK(generator, rows, rows, int64_t, 0, ()) \
+    DO(generator, write, fields, 1, (const struct weft_run_view *, run))
 
 #define STORE(DO, ASK, TELL) \
-    ASK(store, buffer_bytes, int64_t, 1, (const weft_state_view *, state)) \
-    DO(store, load, 3, (const weft_state_view *, state, weft_progress *, progress, \
+    ASK(store, buffer_bytes, buffer_bytes, int64_t, 1, (const weft_state_view *, state)) \
+    DO(store, load, size, 3, (const weft_state_view *, state, weft_progress *, progress, \
         weft_store_found *, found)) \
-    ASK(store, want, bool, 3, (const weft_progress *, at, double, elapsed_s, bool, last)) \
-    DO(store, begin, 1, (const weft_state_view *, state)) \
-    DO(store, before_update, 0, ()) \
-    ASK(store, ready, bool, 0, ()) \
-    DO(store, advance, 0, ()) \
-    DO(store, finish, 1, (bool, last)) \
-    TELL(store, abandon, 0, ())
+    ASK(store, want, size, bool, 3, (const weft_progress *, at, double, elapsed_s, bool, last)) \
+    DO(store, begin, size, 1, (const weft_state_view *, state)) \
+    DO(store, before_update, size, 0, ()) \
+    ASK(store, ready, size, bool, 0, ()) \
+    DO(store, advance, size, 0, ()) \
+    DO(store, finish, size, 1, (bool, last)) \
+    TELL(store, abandon, size, 0, ())
 
 #define WEIGHTS(DO, ASK, TELL) \
-    DO(weights, load, 2, (const weft_state_view *, state, bool *, loaded)) \
-    DO(weights, save, 1, (const weft_state_view *, state))
+    DO(weights, load, load, 2, (const weft_state_view *, state, bool *, loaded)) \
+    DO(weights, save, save, 1, (const weft_state_view *, state))
 
 #define FAR(DO, ASK, TELL) \
-    DO(far, reserve, 1, (int64_t, bytes)) \
-    DO(far, read, 4, (int64_t, at, int64_t, n, void *, to, weft_request **, request)) \
-    DO(far, write, 4, (int64_t, at, int64_t, n, const void *, from, weft_request **, request)) \
-    DO(far, wait, 1, (weft_request *, request)) \
-    TELL(far, drain, 0, ()) \
-    TELL(far, describe, 1, (weft_text *, text)) \
-    ASK(far, rates, bool, 1, (weft_far_rates *, out)) \
-    ASK(far, buffer_bytes, int64_t, 1, (int64_t, bytes)) \
-    ASK(far, counts, int, 1, (weft_report *, list))
+    DO(far, reserve, read, 1, (int64_t, bytes)) \
+    DO(far, read, read, 4, (int64_t, at, int64_t, n, void *, to, weft_request **, request)) \
+    DO(far, write, read, 4, (int64_t, at, int64_t, n, const void *, from, \
+        weft_request **, request)) \
+    DO(far, wait, read, 1, (weft_request *, request)) \
+    TELL(far, drain, read, 0, ()) \
+    TELL(far, describe, describe, 1, (weft_text *, text)) \
+    ASK(far, rates, rates, bool, 1, (weft_far_rates *, out)) \
+    ASK(far, buffer_bytes, buffer_bytes, int64_t, 1, (int64_t, bytes)) \
+    ASK(far, counts, counts, int, 1, (weft_report *, list))
 
 #define SCHEDULE(DO, ASK, TELL) \
-    DO(schedule, generate, 2, (const weft_pipeline_view *, pipeline, weft_tasks *, tasks))
+    DO(schedule, generate, size, 2, (const weft_pipeline_view *, pipeline, weft_tasks *, tasks))
 
 /* ---- a function of each ---- */
 
@@ -189,13 +196,13 @@ static weft_status give_nothing(const weft_service_link *l, const char *function
         s = weft_leave(&entry, t->function(l->self ARGS_##n list, err));                           \
         return s || given ? s : give_nothing(l, #function, err);                                   \
     }
-#define DO(service, function, n, list) CALL(service, function, n, list, WEFT_OK, true)
-#define SEND(service, function, n, list)                                                           \
+#define DO(service, function, with, n, list) CALL(service, function, n, list, WEFT_OK, true)
+#define SEND(service, function, with, n, list)                                                     \
     CALL(service, function, n, list, check_group(self, l, #function, group, err), true)
-#define GIVE(service, function, n, list, out)                                                      \
+#define GIVE(service, function, with, n, list, out)                                                \
     CALL(service, function, n, list, (*out = NULL, WEFT_OK), *out)
 
-#define ASK(service, function, type, n, list)                                                      \
+#define ASK(service, function, with, type, n, list)                                                \
     static type service##_##function(void *self PARAMS_##n list)                                   \
     {                                                                                              \
         FIND(service, function);                                                                   \
@@ -205,7 +212,7 @@ static weft_status give_nothing(const weft_service_link *l, const char *function
         return answer;                                                                             \
     }
 
-#define TELL(service, function, n, list)                                                           \
+#define TELL(service, function, with, n, list)                                                     \
     static void service##_##function(void *self PARAMS_##n list)                                   \
     {                                                                                              \
         FIND(service, function);                                                                   \
@@ -315,23 +322,17 @@ static weft_status transport_places(void *self, void *group, uint64_t digest, we
 
 /* A wrap that sees collectives, and not where they are one, might do something in the middle: then
  * nobody below is told. */
-static weft_status transport_group_begin(void *self, void *group, weft_error *err)
-{
-    FIND(transport, group_begin);
-    if (find_blind(self, l))
-        return WEFT_OK;
-    const weft_entry entry = weft_service_link_enter(l, "group_begin", err);
-    return weft_leave(&entry, t->group_begin(l->self, group, err));
-}
-
-static weft_status transport_group_end(void *self, void *group, weft_error *err)
-{
-    FIND(transport, group_end);
-    if (find_blind(self, l))
-        return WEFT_OK;
-    const weft_entry entry = weft_service_link_enter(l, "group_end", err);
-    return weft_leave(&entry, t->group_end(l->self, group, err));
-}
+#define EDGE(function)                                                                             \
+    static weft_status transport_##function(void *self, void *group, weft_error *err)              \
+    {                                                                                              \
+        FIND(transport, function);                                                                 \
+        if (find_blind(self, l))                                                                   \
+            return WEFT_OK;                                                                        \
+        const weft_entry entry = weft_service_link_enter(l, #function, err);                       \
+        return weft_leave(&entry, t->function(l->self, group, err));                               \
+    }
+EDGE(group_begin)
+EDGE(group_end)
 
 /* What is enqueued again passes by all that would have been called: each must allow it. */
 static bool transport_captured(void *self)
@@ -405,26 +406,20 @@ const weft_service_kind *weft_service_kind_find(const char *name)
     return NULL;
 }
 
-/* Functions that are there if another one is; if `size` is, always. */
 typedef struct pair {
     const char *service, *function, *with;
     size_t at, with_at;
 } pair;
 /* clang-format off */
-#define OF(s, f, with) {#s, #f, #with, offsetof(weft_##s, f), offsetof(weft_##s, with)}
+#define PAIR(s, f, with, ...) {#s, #f, #with, offsetof(weft_##s, f), offsetof(weft_##s, with)},
 static const pair together[] = {
-    OF(device, alloc, size), OF(device, free, size), OF(device, upload, size), OF(device, move, size),
-    OF(device, download, size), OF(device, reduce, size), OF(device, wait, size),
-    OF(device, free_host, alloc_host), OF(device, event_create, record), OF(device, await, record),
-    OF(device, event_destroy, record), OF(device, poll, record), OF(device, begin, end),
-    OF(device, tag, reached), OF(device, timed_event_create, elapsed), OF(transport, group, size),
-    OF(transport, ungroup, size), OF(transport, all_gather, size), OF(transport, all_reduce, size),
-    OF(transport, reduce_scatter, size), OF(transport, all_to_all, size),
-    OF(transport, add_memory, remove_memory), OF(transport, group_begin, group_end),
-    OF(transport, recv, send), OF(transport, wait, send), OF(transport, broadcast, send),
-    OF(data, begin, size), OF(data, samples, size), OF(data, sample, size), OF(store, load, size),
-    OF(store, want, size), OF(store, begin, size), OF(store, before_update, size),
-    OF(store, ready, size), OF(store, advance, size), OF(store, finish, size), OF(store, abandon, size)};
+    DEVICE(PAIR, PAIR, PAIR, PAIR)
+    TRANSPORT(PAIR, PAIR, PAIR, PAIR)
+    PAIR(transport, group, size, ) PAIR(transport, ungroup, size, )
+    PAIR(transport, group_begin, group_end, )
+    TOKENIZER(PAIR, PAIR, PAIR) DATA(PAIR, PAIR, PAIR) GENERATOR(PAIR, PAIR, PAIR)
+    STORE(PAIR, PAIR, PAIR) SCHEDULE(PAIR, PAIR, PAIR) FAR(PAIR, PAIR, PAIR)
+};
 /* clang-format on */
 
 static bool has(const weft_service_link *l, size_t at)
@@ -437,16 +432,35 @@ weft_status weft_services_check(const weft_plugins *plugins, weft_error *err)
 {
     const pair *end = together + sizeof together / sizeof *together;
     for (const weft_service_link *l = plugins->links; l; l = l->next)
-        for (const pair *p = together; !l->inner && p < end; p++)
-            if (strcmp(l->service, p->service) == 0 && has(l, p->at) != has(l, p->with_at))
+        for (const pair *p = together; !l->inner && p < end; p++) {
+            const bool there = has(l, p->at);
+            if (strcmp(l->service, p->service) == 0 && there != has(l, p->with_at))
                 return weft_fail(err, WEFT_ERR_INPUT, l->by->module.where,
                                  "%s '%s' cannot run anything: it lacks %s%s%s", p->service,
-                                 l->by->module.plugin->name, has(l, p->at) ? p->with : p->function,
+                                 l->by->module.plugin->name, there ? p->with : p->function,
                                  p->with_at ? ", and has " : "",
-                                 !p->with_at     ? ""
-                                 : has(l, p->at) ? p->function
-                                                 : p->with);
+                                 !p->with_at ? ""
+                                 : there     ? p->function
+                                             : p->with);
+        }
     return WEFT_OK;
+}
+
+weft_status weft_service_check_count(const weft_plugins *plugins, const char *service,
+                                     const char *function, int64_t n, int64_t least,
+                                     const char *right, weft_error *err)
+{
+    const pair *p = together;
+    if (n >= least)
+        return WEFT_OK;
+    while (strcmp(p->service, service) != 0 || strcmp(p->function, function) != 0)
+        p++;
+    const weft_service_link *l = weft_service_link_find(weft_wraps_find(plugins, service), p->at);
+    return weft_fail(err, WEFT_ERR_INPUT, l->by->module.where,
+                     "%s '%s'%s%s cannot run anything: its %s says %lld; %s", service,
+                     l->by->module.plugin->name, l->inner ? " around " : "",
+                     l->inner ? l->inner->by->module.plugin->name : "", function, (long long)n,
+                     right);
 }
 
 weft_status weft_transport_check_send(const weft_transport *t, const char *by, weft_error *err)

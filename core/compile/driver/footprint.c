@@ -58,6 +58,17 @@ weft_held weft_plan_held(const weft_plan *plan)
     return held;
 }
 
+weft_status weft_plan_check_held(const weft_plan *plan, weft_error *err)
+{
+    static const char right[] = "bytes are 0 or more";
+    const weft_held held = weft_plan_held(plan);
+    weft_status s =
+        weft_service_check_count(plan->plugins, "store", "buffer_bytes", held.store, 0, right, err);
+    return s ? s
+             : weft_service_check_count(plan->plugins, "far", "buffer_bytes", held.moving, 0, right,
+                                        err);
+}
+
 size_t weft_plan_bytes(const weft_plan *plan)
 {
     const weft_held held = weft_plan_held(plan);

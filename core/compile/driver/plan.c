@@ -309,6 +309,7 @@ static weft_status build(weft_plan *p, weft_settings *settings, const weft_plan_
                          weft_error *err)
 {
     weft_status s = read_sections(p, settings, err);
+    s = s ? s : weft_services_check(p->plugins, err);
     s = s ? s : find_services(p, err);
     s = s ? s : gather_ops(p, err);
     s = s ? s : make_mesh(p, options->spread, err);
@@ -347,6 +348,7 @@ static weft_status create(weft_plugins *plugins, weft_settings *settings,
     weft_status s = build(p, settings, options, err);
     s = s ? s : weft_plan_sending(p, err);
     s = s ? s : weft_plan_keep(p, err);
+    s = s || options->stop_after ? s : weft_plan_check_held(p, err);
     return s || options->stop_after || options->write ? s : weft_plan_review(p, err);
 }
 

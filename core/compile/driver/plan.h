@@ -174,6 +174,8 @@ typedef struct weft_held {
 } weft_held;
 
 weft_held weft_plan_held(const weft_plan *plan);
+/* Is none of what services say of it less than nothing? */
+weft_status weft_plan_check_held(const weft_plan *plan, weft_error *err);
 /* All but host_inputs and far: what is planned. */
 size_t weft_plan_bytes(const weft_plan *plan);
 
