@@ -17,16 +17,19 @@ weft_status weft_plan_record(weft_plan *p, weft_pass_record record, double start
     return WEFT_OK;
 }
 
-/* Moves the graph's errors to err, naming who caused them, and where. */
+/* Moves the graph's errors to err, naming who caused them, and where: a promise that is broken is
+ * as bad as a descriptor that is, and no less so when the run is started again. */
 static weft_status hand_over(weft_graph *g, const char *plugin, const char *stage, weft_error *err)
 {
     weft_error *from = weft_graph_error(g);
     weft_status s = weft_error_status(from);
     for (int i = 0; i < from->n_items; i++) {
-        bool internal = from->items[i].status == WEFT_ERR_INTERNAL && strcmp(plugin, "core") != 0;
-        weft_fail(err, from->items[i].status, WEFT_NOWHERE,
-                  internal ? "plugin %s left a broken graph (stage %s): %s" : "%.0s%.0s%s", plugin,
-                  stage, from->items[i].text);
+        const bool broken = from->items[i].status == WEFT_ERR_INTERNAL;
+        weft_fail(err, broken ? WEFT_ERR_INPUT : from->items[i].status, WEFT_NOWHERE,
+                  broken && strcmp(plugin, "core") != 0
+                      ? "plugin %s left a broken graph (stage %s): %s"
+                      : "%.0s%.0s%s",
+                  plugin, stage, from->items[i].text);
     }
     if (s && from->n_items == 0)
         return weft_fail_memory(err);
@@ -208,18 +211,34 @@ static weft_status new_graph(const weft_plan *p, weft_mode mode, const weft_plan
     return weft_graph_create(&config, g, err);
 }
 
+/* Is there what the mode computes? */
+static weft_status check_model(const weft_plan *p, const weft_graph *g, weft_error *err)
+{
+    const bool trains = g->config.mode == WEFT_MODE_TRAIN;
+    const weft_loaded *by = p->plugins->list, *end = by + p->plugins->n;
+    if (g->loss || g->loss_sum || (g->logits && !trains))
+        return WEFT_OK;
+    while (by < end && !weft_plugin_gives(by->module.plugin, "model"))
+        by++;
+    if (by == end)
+        return weft_fail(err, WEFT_ERR_INPUT, weft_params_where(p->weft, "plugins"),
+                         "no listed plugin builds a model; list one, as llama3, in [weft] plugins");
+    return weft_fail(err, WEFT_ERR_INPUT, by->module.where,
+                     g->n_nodes && !trains
+                         ? "the model of plugin '%s' writes no text: it has no logits of ids"
+                         : "plugin '%s' gives a model, and its hook graph has returned without "
+                           "building one: there is no loss, as weft_add_head makes it",
+                     by->module.plugin->name);
+}
+
 static weft_status run_passes(weft_plan *p, weft_graph *g, limit *l, weft_error *err)
 {
     weft_mode mode = g->config.mode;
     weft_status s = run_stage(p, g, WEFT_STAGE_GRAPH, l, err);
     if (s || l->reached)
         return s;
-    if (!l->after && !g->loss && !g->loss_sum && !g->logits)
-        return weft_fail(err, WEFT_ERR_INPUT, weft_params_where(p->weft, "plugins"), "%s",
-                         g->n_nodes && weft_graph_writes(g)
-                             ? "the model writes no text: it has no logits of ids"
-                             : "no listed plugin builds a model; list one, as llama3, in [weft] "
-                               "plugins");
+    if (!l->after && (s = check_model(p, g, err)))
+        return s;
     const bool passed = l->passed; /* what the table says counts all the same */
     s = run_stage(p, g, WEFT_STAGE_TABLE, l, err);
     l->passed = l->passed || passed;
@@ -278,5 +297,5 @@ weft_status weft_plan_graph(weft_plan *p, weft_mode mode, const weft_plan_option
     s = s ? s : run_passes(p, p->graphs[mode], &l, err);
     if (s == WEFT_ERR_INTERNAL && l.failed && p->rank == 0 && options->broken)
         show_before(p, mode, options, &l, err);
-    return s;
+    return s == WEFT_ERR_INTERNAL ? WEFT_ERR_INPUT : s;
 }

@@ -97,7 +97,7 @@ void weft_graph_dim(weft_graph *g, const char *name, int64_t units, int64_t grai
     }
     if (units < 1 || grain < 1) {
         weft_graph_fail(g, WEFT_ERR_INPUT, WEFT_NOWHERE,
-                        "dim '%s' has size %lld; it must be at least 1", name,
+                        "dim '%s' (%s) has size %lld; it must be at least 1", name, g->by,
                         (long long)(units * grain));
         return;
     }

@@ -19,7 +19,10 @@ weft_status weft_node_find_rule(const weft_graph *g, const weft_node *n, bool re
                                 weft_rule *rule, weft_error *err)
 {
     const weft_entry entry = enter(g, n, "make_rule", err);
-    return weft_leave(&entry, weft_rule_of_node(n, results, rule, err));
+    weft_status s = weft_rule_of_node(n, results, rule, err);
+    for (int i = entry.n_items; s == WEFT_ERR_INPUT && err && i < err->n_items; i++)
+        err->items[i].status = WEFT_ERR_INTERNAL; /* operands that do not fit: whose pass it is */
+    return weft_leave(&entry, s == WEFT_ERR_INPUT ? WEFT_ERR_INTERNAL : s);
 }
 
 static const weft_dim *letter_dim(const weft_node *n, const weft_rule *rule, int letter)

@@ -65,7 +65,7 @@ weft_status weft_mesh_plan_cuts(weft_mesh_plan *plan, const char *name, const ch
             plan->entry[i].cuts = dim;
             return WEFT_OK;
         }
-    return weft_fail(err, WEFT_ERR_INTERNAL, WEFT_NOWHERE,
+    return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
                      "%s says what mesh axis '%s' cuts and has not declared that axis",
                      plan->by ? plan->by : "a plugin", name);
 }
