@@ -2,18 +2,24 @@
 #include "stop.h"
 #include "base/blame.h"
 #include "cli.h"
+#include "console/crash.h"
+#include "launch/job.h"
 #include "record.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
+#include <unistd.h>
 
 static const double same_interrupt_s = 1, same_request_s = 5;
 
 static volatile sig_atomic_t asked, saves;
 static sigset_t taken; /* what weft_stop_take has blocked */
 static bool any;
+static _Atomic double limit, limit_at; /* 0: none */
 
 bool weft_stop_ends(int number, double after_s)
 {
@@ -81,20 +87,69 @@ static void acknowledge(void)
     fputs(line, stderr);
 }
 
+/* ---- before the first step, where there is nothing to lose ---- */
+
+static bool is_starting(void)
+{
+    return weft_blame_latest_step() == 0;
+}
+
+void weft_stop_limit(double limit_s)
+{
+    atomic_store(&limit_at, limit_s > 0 ? weft_now() + limit_s : 0);
+    atomic_store(&limit, limit_s);
+}
+
+/* Whatever the main thread is in, and may be for ever. */
+static _Noreturn void end_start(bool speaks, weft_status status, const char *why)
+{
+    const int code = weft_cli_exit_code(status);
+    weft_crash_show_main();
+    if (speaks)
+        fprintf(stderr, "%s%s\n", status == WEFT_ERR_STOPPED ? "" : "error: ", why);
+    weft_record_end(code, why);
+    weft_job_end(code);
+    _exit(code);
+}
+
+static void look_at_start(bool speaks, double asked_at, bool hung_up)
+{
+    char why[160];
+    const double now = weft_now(), until = atomic_load(&limit_at);
+    if (asked && !hung_up && now - asked_at > same_request_s)
+        end_start(speaks, WEFT_ERR_STOPPED, "stopped by a signal before the first step");
+    snprintf(why, sizeof why,
+             "planning is not done after %g s ([weft] start_timeout); a greater one waits longer",
+             atomic_load(&limit));
+    if (until > 0 && now > until)
+        end_start(speaks, WEFT_ERR_RUN, why);
+}
+
+static int await_signal(void)
+{
+    const struct timespec often = {.tv_nsec = 500000000};
+    return is_starting() ? sigtimedwait(&taken, NULL, &often) : sigwaitinfo(&taken, NULL);
+}
+
 static void *attend(void *arg)
 {
     const bool *speaks = arg, launched = getenv("WEFT_LAUNCHER") != NULL;
     double asked_at = 0;
+    bool hung_up = false;
     for (;;) {
-        int number = sigwaitinfo(&taken, NULL);
+        int number = await_signal();
+        if (is_starting())
+            look_at_start(*speaks, asked_at, hung_up);
         if (number == SIGUSR2) {
             saves++;
         } else if (number > 0 && !asked) {
             asked_at = weft_now();
+            hung_up = number == SIGHUP;
             asked = 1;
             if (*speaks && number != SIGHUP) /* the terminal is gone: nobody is left to be told */
                 acknowledge();
         } else if (number > 0 && !launched && weft_stop_ends(number, weft_now() - asked_at)) {
+            weft_crash_show_main();
             weft_stop_end_by(number);
         }
     }

@@ -14,10 +14,15 @@ weft_status weft_stop_take(weft_error *err);
 /* Which of them were blocked. */
 const sigset_t *weft_stop_signals(void);
 /* Starts the thread that takes them: the first that asks for an end sets a flag, SIGUSR2 counts. A
- * further signal that ends everything at once does so; in a process that has a launcher of weft's
- * that is the launcher's business. speaks: the first is acknowledged on standard error. Does
+ * further signal that ends everything at once does so, and names the plugin and hook that the main
+ * thread is in; in a process that has a launcher of weft's that is the launcher's business. Before
+ * the first step nothing is lost: there the first signal is enough, but for SIGHUP, however long
+ * what runs would take. speaks: the first is acknowledged on standard error. Does
  * nothing where none are blocked. */
 weft_status weft_stop_attend(bool speaks, weft_error *err);
+/* Until it is told otherwise, nobody waits longer than this for the main thread to be done with
+ * what it does now, of which nothing is lost; 0: for ever. Does nothing once there was a step. */
+void weft_stop_limit(double limit_s);
 /* Not 0: the run is to end. */
 const volatile sig_atomic_t *weft_stop_asked(void);
 /* How often it was asked to save. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Everything the handler does is async-signal-safe: it reads thread-local words and calls write,
+/* Everything the handlers do is async-signal-safe: they read thread-local words and call write,
  * raise and sigaction only. */
 #include "console/crash.h"
 
@@ -11,6 +11,7 @@
 #include <signal.h>
 #include <stdatomic.h>
 #include <string.h>
+#include <time.h>
 #include <ucontext.h>
 #include <unistd.h>
 
@@ -28,6 +29,8 @@ static code codes[MOST_PLUGINS];
 static atomic_int n_codes;
 
 static _Thread_local bool is_main;
+static pthread_t main_thread;
+static atomic_bool installed, shown;
 static _Atomic int64_t record_at;
 static atomic_int record = -1;
 
@@ -111,26 +114,32 @@ static void put_culprit(line *l, const char *at, const weft_blame *blame)
     put(l, blame->plugin);
 }
 
-static void report(int number, uintptr_t address)
+/* "weft: crashed in plugin x, hook graph, step 3, rank 0" */
+static void put_place(line *l, const char *how, uintptr_t address)
 {
     weft_blame blame = weft_blame_get();
-    line l = {.n = 0};
-    put(&l, "weft: crashed in ");
-    put_culprit(&l, plugin_at(address), &blame);
+    put(l, how);
+    put_culprit(l, plugin_at(address), &blame);
     if (blame.hook) {
-        put(&l, ", hook ");
-        put(&l, blame.hook);
-        put(&l, blame.op ? " of op " : "");
-        put(&l, blame.op ? blame.op : "");
+        put(l, ", hook ");
+        put(l, blame.hook);
+        put(l, blame.op ? " of op " : "");
+        put(l, blame.op ? blame.op : "");
     }
     if (weft_blame_step() >= 0) {
-        put(&l, ", step ");
-        put_number(&l, weft_blame_step());
+        put(l, ", step ");
+        put_number(l, weft_blame_step());
     }
     if (weft_blame_rank() >= 0) {
-        put(&l, ", rank ");
-        put_number(&l, weft_blame_rank());
+        put(l, ", rank ");
+        put_number(l, weft_blame_rank());
     }
+}
+
+static void report(int number, uintptr_t address)
+{
+    line l = {.n = 0};
+    put_place(&l, "weft: crashed in ", address);
     put(&l, " (");
     put(&l, signal_name(number));
     put(&l, ")\n");
@@ -165,6 +174,59 @@ static void handle(int number, siginfo_t *info, void *context)
     end_by(number);
 }
 
+/* ---- where it was when it was ended ---- */
+
+static int show_signal(void)
+{
+    return SIGRTMIN + 5;
+}
+
+static void show(uintptr_t address)
+{
+    line l = {.n = 0};
+    if (weft_blame_get().plugin) {
+        put_place(&l, "weft: ended in ", address);
+        put(&l, "\n");
+        ssize_t written = write(STDERR_FILENO, l.text, l.n);
+        (void)written; /* nothing is left to be done about it */
+    }
+    atomic_store(&shown, true);
+}
+
+static void handle_end(int number, siginfo_t *info, void *context)
+{
+    (void)info;
+    show(program_counter(context));
+    if (number != show_signal())
+        end_by(number);
+}
+
+void weft_crash_show_main(void)
+{
+    const struct timespec pause = {.tv_nsec = 10000000};
+    if (atomic_load(&installed) && pthread_kill(main_thread, show_signal()) == 0)
+        for (int i = 0; i < 100 && !atomic_load(&shown); i++)
+            nanosleep(&pause, NULL);
+}
+
+/* Who is deaf to one of them stays so. */
+static weft_status install_ends(weft_error *err)
+{
+    const int signals[] = {SIGINT, SIGTERM, show_signal()};
+    struct sigaction action = {.sa_sigaction = handle_end,
+                               .sa_flags = (int)(SA_SIGINFO | SA_RESTART | SA_ONSTACK)},
+                     before;
+    sigemptyset(&action.sa_mask);
+    for (size_t i = 0; i < sizeof signals / sizeof signals[0]; i++)
+        if (sigaction(signals[i], NULL, &before) != 0 ||
+            (before.sa_handler == SIG_DFL && sigaction(signals[i], &action, NULL) != 0))
+            return weft_fail(err, WEFT_ERR_IO, WEFT_NOWHERE, "signals cannot be watched: %s",
+                             strerror(errno));
+    main_thread = pthread_self();
+    atomic_store(&installed, true);
+    return WEFT_OK;
+}
+
 weft_status weft_crash_install(weft_error *err)
 {
     static const int signals[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT};
@@ -181,7 +243,7 @@ weft_status weft_crash_install(weft_error *err)
         if (sigaction(signals[i], &action, NULL) != 0)
             return weft_fail(err, WEFT_ERR_IO, WEFT_NOWHERE, "no crash reports: %s",
                              strerror(errno));
-    return WEFT_OK;
+    return install_ends(err);
 }
 
 /* ---- whose code is where ---- */

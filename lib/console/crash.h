@@ -8,8 +8,13 @@
 
 /* From now on SIGSEGV, SIGBUS, SIGFPE, SIGILL and SIGABRT print one line to stderr, "weft: crashed
  * in plugin X, hook Y, step N, rank R", and then do what they would have done. Call once, from the
- * main thread, which also gets a signal stack of its own (a stack overflow is reported too). */
+ * main thread, which also gets a signal stack of its own (a stack overflow is reported too). SIGINT
+ * and SIGTERM, unless they are ignored, do the same, with "weft: ended in plugin X, hook Y", where
+ * the thread that gets them is in a plugin. */
 weft_status weft_crash_install(weft_error *err);
+/* For whoever is about to end the process from another thread: prints that line of the main
+ * thread. */
+void weft_crash_show_main(void);
 /* Where code of this plugin is: in the shared object that has its descriptor in it, which stays
  * mapped for ever. A crash in a thread that the plugin has started names it then. */
 void weft_crash_note_plugin(const weft_module *module);
