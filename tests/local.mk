@@ -509,7 +509,7 @@ dist_check_SCRIPTS += \
 	tests/scripts/check-experts \
 	tests/scripts/check-deepseek3 \
 	tests/scripts/check-moe \
-	tests/scripts/check-faults \
+	tests/scripts/check-faults tests/scripts/check-faulty \
 	tests/scripts/check-files \
 	tests/scripts/check-flight \
 	tests/scripts/check-float8 \

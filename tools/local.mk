@@ -30,6 +30,7 @@ weft_SOURCES += \
 	tools/conform/resume.c \
 	tools/conform/runs.c \
 	tools/conform/shards.c \
+	tools/conform/start.c \
 	tools/conform/states.c \
 	tools/conform/texts.c \
 	tools/conform/trial.c \

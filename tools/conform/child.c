@@ -90,6 +90,20 @@ void conform_check_output(const conform *c, const char *who)
 
 /* ---- the process ---- */
 
+static char *now_shared; /* of this process */
+
+/* Whose hook it was in, behind what is being done. */
+static void note_hook(int number)
+{
+    const weft_blame blame = weft_blame_get();
+    const char *const words[] = {", in hook ", blame.hook, blame.op ? " of op " : "",
+                                 blame.op ? blame.op : ""};
+    for (size_t i = 0; blame.plugin && blame.hook && i < sizeof words / sizeof words[0]; i++)
+        strncat(now_shared, words[i], CONFORM_NOW - 1 - strlen(now_shared));
+    signal(number, SIG_DFL);
+    raise(number);
+}
+
 static _Noreturn void begin(const conform *c, int printed, double seconds,
                             void (*part)(const conform *c, void *self), void *self)
 {
@@ -101,6 +115,8 @@ static _Noreturn void begin(const conform *c, int printed, double seconds,
     setrlimit(RLIMIT_CORE, &no_core);
     dup2(printed, STDOUT_FILENO);
     dup2(printed, STDERR_FILENO);
+    now_shared = c->now;
+    signal(SIGALRM, note_hook);
     alarm((unsigned)seconds);
     conform own = *c;
     own.printed = printed;

@@ -17,7 +17,7 @@
 #include <unistd.h>
 #include <weft/files.h>
 
-enum { MOST_KINDS = 32, MOST_LINES = 512 };
+enum { MOST_KINDS = 32, MOST_LINES = 512, PLAN_S = 100 };
 
 /* What came back. */
 typedef struct tally {
@@ -141,6 +141,23 @@ static bool cuts(const weft_plugin *plugin)
     return axis && degree;
 }
 
+/* What never comes back from a hook would keep every part. */
+static void plan_once(const conform *c, void *self)
+{
+    const char *places[CONFORM_MOST_PLACES];
+    const conform_case k = {.model = "llama3", .others = "", .ranks = 1, .threads = 1};
+    conform_plan p;
+    weft_error err = {0};
+    (void)self;
+    conform_find_places(c, &k, places);
+    if (c->ini) { /* where there is nothing to find */
+        conform_now(c, "plugin: create and passes");
+        (void)conform_plan_init(&p, c, &k, &err); /* what is wrong the parts tell */
+        conform_plan_release(&p);
+    }
+    weft_error_release(&err);
+}
+
 /* In a process of its own, since opening runs constructors. */
 static void do_all(const conform *all, void *self)
 {
@@ -158,7 +175,10 @@ static void do_all(const conform *all, void *self)
         if (!knows_all_set(c, w->module.plugin))
             return;
         own.cuts = cuts(w->module.plugin);
-        own.model = conform_gives_model(w->module.plugin);
+        own.model = weft_plugin_gives(w->module.plugin, "model");
+        own.place = conform_own_place(w->module.plugin);
+        if (!conform_isolate(c, PLAN_S, plan_once, NULL))
+            return;
     }
     for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
         if (w->only && strcmp(w->only, parts[i].name) != 0)

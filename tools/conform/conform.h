@@ -18,6 +18,7 @@ typedef struct conform {
     const char *folder;     /* scratch */
     bool whole;             /* every case instead of a sample */
     bool model;             /* it gives a model */
+    const char *place;      /* of the plugin in whose place alone it can be; NULL: any */
     bool cuts;              /* it declares an axis, whose degree is its key `degree` */
     int out;                /* where findings go */
     int printed;            /* where what is printed goes, which should be nothing */
@@ -70,9 +71,11 @@ typedef struct conform_plan {
 } conform_plan;
 
 enum { CONFORM_MOST_PLACES = 8 };
-/* Of a plugin that has no place: does it break a graph where it might stand, a model in the place
- * of another? Appends how, or why it is refused at the first place. */
-bool conform_find_breakage(const conform *c, conform_case k, bool model, weft_text *why);
+/* "instead:adamw" of an optimizer: a run has one such plugin; NULL: it may have several. */
+const char *conform_own_place(const weft_plugin *plugin);
+/* Of a plugin that has no place: does it break a promise where it might stand? Appends how, or why
+ * it is refused at the first place. */
+bool conform_find_breakage(const conform *c, conform_case k, weft_text *why);
 /* Places in the list of such a run at which the plugin gets to a plan; in place of another one only
  * if there is no other way. One, NULL: the list has it anyway. Returns how many. */
 int conform_find_places(const conform *c, const conform_case *k,
@@ -157,6 +160,10 @@ void conform_check_states(const conform *c, const weft_graph *g);
 /* Logits of validation against those of training (modes.c). */
 void conform_check_modes(const conform *c, const weft_plan *plan);
 
+/* Is the plugin to blame that a run was refused with these words? (start.c) */
+bool conform_is_fault(const char *said);
+/* A run of one rank, started: is there nothing that makes all others useless? */
+bool conform_start(const conform *c, const char *ini);
 /* Two INIs by the oracle; exactly: "all", or NULL (runs.c). */
 void conform_compare_runs(const conform *c, const char *what, const char *one, const char *two,
                           const char *exactly);
@@ -167,8 +174,7 @@ void conform_compare_text(const conform *c, const char *what, const char *one, c
                           int ranks);
 /* A run on one rank, whole and resumed (resume.c). */
 void conform_compare_resumed(const conform *c, const char *what, const char *ini);
-/* The author's run on meshes; is a plugin a model? (own.c) */
-bool conform_gives_model(const weft_plugin *plugin);
+/* The author's run on meshes (own.c). */
 void conform_own_runs(const conform *c);
 
 /* All ops and kernels (ops.c); allocation failures and leaks of hooks and passes

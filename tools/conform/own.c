@@ -26,15 +26,6 @@ typedef struct own {
     const weft_plugins *plugins;
 } own;
 
-bool conform_gives_model(const weft_plugin *plugin)
-{
-    for (const weft_contribution *k = plugin->contributions; k && k->kind != WEFT_END; k++)
-        for (int i = 0; k->gives && k->gives[i]; i++)
-            if (strcmp(k->gives[i], "model") == 0)
-                return true;
-    return false;
-}
-
 static bool is_narrow(const weft_graph *g)
 {
     for (const weft_node *n = weft_graph_first(g); n; n = n->next)
@@ -49,7 +40,7 @@ static void look(own *o, const conform_plan *p)
     o->plugins = p->plugins;
     o->narrow = is_narrow(p->plan->graphs[WEFT_MODE_TRAIN]);
     for (int i = 0; i < p->plugins->n; i++)
-        if (conform_gives_model(p->plugins->list[i].module.plugin))
+        if (weft_plugin_gives(p->plugins->list[i].module.plugin, "model"))
             o->model = p->plugins->list[i].module.plugin->name;
 }
 
@@ -138,6 +129,16 @@ static void check_spread(const own *o, const struct spread *s)
     weft_error_release(&err);
 }
 
+static bool start(const own *o)
+{
+    char ini[220];
+    weft_error err = {0};
+    snprintf(ini, sizeof ini, "%s/start.ini", o->c->folder);
+    const bool written = write_ini(o, NULL, ini, &err) == WEFT_OK;
+    weft_error_release(&err);
+    return !written || conform_start(o->c, ini);
+}
+
 void conform_own_runs(const conform *c)
 {
     own o = {.c = c};
@@ -150,7 +151,8 @@ void conform_own_runs(const conform *c)
         conform_fail(c, "run: %s cannot be planned on one rank: %s", c->ini, weft_error_text(&err));
     } else {
         look(&o, &p);
-        for (size_t i = 0; o.model && i < sizeof spreads / sizeof spreads[0]; i++)
+        const bool sound = start(&o);
+        for (size_t i = 0; sound && o.model && i < sizeof spreads / sizeof spreads[0]; i++)
             check_spread(&o, &spreads[i]);
     }
     conform_plan_release(&p);

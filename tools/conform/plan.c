@@ -213,15 +213,31 @@ static const char *const after[] = {"after:llama3", "after:gpt2", "after:bf16", 
 static const char *const instead[] = {"instead:adamw", "instead:text", "instead:cpu",
                                       "instead:llama3", "instead:gpt2"};
 
-bool conform_find_breakage(const conform *c, conform_case k, bool model, weft_text *why)
+const char *conform_own_place(const weft_plugin *plugin)
+{
+    static const char *const kinds[][2] = {{"model", "instead:llama3"},
+                                           {"optimizer", "instead:adamw"},
+                                           {"data", "instead:text"},
+                                           {"device", "instead:cpu"}};
+    const char *place = NULL;
+    for (size_t i = 0; i < sizeof kinds / sizeof kinds[0] && !place; i++) {
+        bool is = weft_plugin_gives(plugin, kinds[i][0]);
+        for (const weft_contribution *k = plugin->contributions; k && k->kind != WEFT_END; k++)
+            is = is || (k->kind == WEFT_SERVICE && strcmp(k->service, kinds[i][0]) == 0);
+        place = is ? kinds[i][1] : NULL;
+    }
+    return place;
+}
+
+bool conform_find_breakage(const conform *c, conform_case k, weft_text *why)
 {
     bool broken = false;
-    int n = model ? 1 : (int)(sizeof after / sizeof after[0]);
+    int n = c->place ? 1 : (int)(sizeof after / sizeof after[0]);
     for (int i = 0; i < n && !broken; i++) {
         conform_plan p;
         weft_error err = {0};
-        k.place = model ? "instead:llama3" : after[i];
-        broken = conform_plan_init(&p, c, &k, &err) == WEFT_ERR_INTERNAL;
+        k.place = c->place ? c->place : after[i];
+        broken = conform_plan_init(&p, c, &k, &err) && conform_is_fault(weft_error_text(&err));
         if (broken)
             weft_text_clear(why);
         if (!why->size)

@@ -62,7 +62,9 @@ void conform_compare_runs(const conform *c, const char *what, const char *one, c
     weft_text text = {0};
     conform_now(c, "run: %s", what);
     int code = weft_process_call(argv, NULL, SECONDS, &text);
-    if (code == 2)
+    if (code == 2 && conform_is_fault(weft_text_get(&text)))
+        conform_fail(c, "run: %s: refused: %s", what, conform_gist(&text));
+    else if (code == 2)
         conform_skip(c, "run: %s: refused: %s", what, conform_gist(&text));
     else if (code == 128 + SIGALRM)
         conform_fail(c, "run: %s: time: does not end within %d s", what, SECONDS);
@@ -170,7 +172,7 @@ static void tell_nowhere(const conform *c, const conform_case *k)
     conform_case alone = *k;
     alone.others = "";
     alone.ranks = 1;
-    bool broken = conform_find_breakage(c, alone, c->model, &why);
+    bool broken = conform_find_breakage(c, alone, &why);
     if (broken || c->set.n)
         conform_fail(c, "runs: it runs nowhere: %s", weft_text_get(&why));
     else if (c->model)
@@ -190,10 +192,15 @@ static void tell_nowhere(const conform *c, const conform_case *k)
 
 /* ---- all ---- */
 
+/* Of places; negative: it cannot be started, which was said. */
 static int run_alone(const conform *c, const weft_plugin *plugin, conform_case k)
 {
     const char *places[CONFORM_MOST_PLACES];
     int n = conform_find_places(c, &k, places);
+    char ini[200];
+    k.place = n ? places[0] : NULL;
+    if (n && write_ini(c, &k, "start", ini) && !conform_start(c, ini))
+        return -1;
     for (int i = 0; i < n; i++) {
         const at a = {plugin, places[i]};
         k.place = places[i];
@@ -239,6 +246,8 @@ void conform_runs(const conform *c, void *self)
         conform_skip(c, "runs: no mesh is held against one rank: it stands around the transport, "
                         "and its numerics is CHANGES; each is held against itself, to the bit");
     int tried = run_alone(c, module->plugin, k);
+    if (tried < 0) /* found out already */
+        return;
     for (int m = 0; m < (int)(sizeof meshes / sizeof meshes[0]); m++)
         if (c->whole || meshes[m].how != WHOLE_ALONE)
             tried += run_on(c, module->plugin, k, &meshes[m], m);

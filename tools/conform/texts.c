@@ -23,7 +23,9 @@ static bool called(const conform *c, const char *check, const char *what, const 
                    weft_text *said)
 {
     int code = weft_process_call(argv, NULL, SECONDS, said);
-    if (code == 2)
+    if (code == 2 && conform_is_fault(weft_text_get(said)))
+        conform_fail(c, "%s: %s: refused: %s", check, what, conform_gist(said));
+    else if (code == 2)
         conform_skip(c, "%s: %s: refused: %s", check, what, conform_gist(said));
     else if (code == 128 + SIGALRM)
         conform_fail(c, "%s: %s: time: does not end within %d s", check, what, SECONDS);
