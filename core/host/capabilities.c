@@ -52,11 +52,11 @@ static const struct core_capability *find_core(const char *name)
 
 const char *weft_plain_capability(const char *need, char buffer[64], bool *optional)
 {
-    size_t n = strlen(need);
+    size_t n = strcspn(need, " ");
     *optional = n > 0 && need[n - 1] == '?';
-    if (!*optional)
+    if (!*optional && !need[n])
         return need;
-    n = n - 1 < 63 ? n - 1 : 63;
+    n = n - *optional < 63 ? n - *optional : 63;
     memcpy(buffer, need, n);
     buffer[n] = '\0';
     return buffer;
@@ -291,9 +291,9 @@ static void add_where(const set *s, int plugin, weft_text *text)
     weft_text_add(text, ")");
 }
 
-/* "plugin 'x' <words> 'capability', which no listed plugin gives", and the nearest that one does.
- */
-static void fail_unknown(set *s, int plugin, const char *words, const char *capability)
+/* "plugin 'x' <words> 'capability' (givers), which no listed plugin gives", and the nearest. */
+static void fail_unknown(set *s, int plugin, const char *words, const char *capability,
+                         const char *givers)
 {
     const char *names[256];
     int n = 0;
@@ -308,8 +308,8 @@ static void fail_unknown(set *s, int plugin, const char *words, const char *capa
     }
     const char *near = weft_nearest(capability, names, n);
     weft_text text = {0};
-    weft_text_print(&text, "plugin '%s' %s '%s', which no listed plugin gives", name_of(s, plugin),
-                    words, capability);
+    weft_text_print(&text, "plugin '%s' %s '%s'%s, which no listed plugin gives",
+                    name_of(s, plugin), words, capability, givers);
     if (near)
         weft_text_print(&text, "; did it mean '%s'?", near);
     else
@@ -365,7 +365,7 @@ static void add_after(set *s, int index, const char *capability, bool optional)
         found = true;
     }
     if (!found && !optional && !find_core(capability))
-        fail_unknown(s, me->plugin, "has a pass after", capability);
+        fail_unknown(s, me->plugin, "has a pass after", capability, "");
 }
 
 static void check_after(set *s)
@@ -524,7 +524,7 @@ static void check_need(set *s, const weft_slot *needer, const char *need)
     else if (!core && giver)
         fail_late(s, needer, giver, capability);
     else if (!core && !optional)
-        fail_unknown(s, needer->plugin, "needs", capability);
+        fail_unknown(s, needer->plugin, "needs", capability, need + strlen(capability));
 }
 
 static void check_refusal(set *s, const weft_slot *refuser, const char *capability)

@@ -242,7 +242,7 @@ static void check_capabilities(check *c, const char *list_name, const char *cons
                                bool may_be_optional)
 {
     for (int i = 0; list && list[i]; i++) {
-        size_t n = strlen(list[i]);
+        size_t n = may_be_optional ? strcspn(list[i], " ") : strlen(list[i]);
         if (n > 0 && list[i][n - 1] == '?' && may_be_optional)
             n--;
         if (n == 0 || strcspn(list[i], "? \t\n") < n)

@@ -42,17 +42,17 @@ static weft_status add_folder(weft_search *s, const char *real, bool build, weft
 
 /* A folder that the user named: it must be there. */
 static weft_status add_user_folder(weft_search *s, const char *path, const char *source,
-                                   weft_error *err)
+                                   weft_where at, weft_error *err)
 {
     char real[PATH_MAX];
     struct stat st;
     if (!realpath(path, real) || stat(real, &st) != 0)
-        return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
+        return weft_fail(err, WEFT_ERR_INPUT, at,
                          "%s: plugin folder '%s': %s; create it or take it out of %s", source, path,
                          strerror(errno), source);
     if (!S_ISDIR(st.st_mode))
         return weft_fail(
-            err, WEFT_ERR_INPUT, WEFT_NOWHERE,
+            err, WEFT_ERR_INPUT, at,
             "%s: '%s' is not a folder; name the folder that holds the plugins' .so files", source,
             path);
     return add_folder(s, real, false, err);
@@ -68,7 +68,7 @@ static weft_status add_environment(weft_search *s, weft_error *err)
             char *path = weft_format("%.*s", (int)n, list);
             if (!path)
                 return weft_fail_memory(err);
-            weft_status added = add_user_folder(s, path, "WEFT_PLUGIN_PATH", err);
+            weft_status added = add_user_folder(s, path, "WEFT_PLUGIN_PATH", WEFT_NOWHERE, err);
             status = status ? status : added;
             weft_free(path);
         }
@@ -146,18 +146,18 @@ static weft_status create(const char *const *extra, const weft_params *weft, boo
                           weft_search **out, weft_error *err)
 {
     const char *path;
-    weft_status status;
     *out = NULL;
     weft_search *s = weft_alloc_zero(1, sizeof *s);
     if (!s)
         return weft_fail_memory(err);
     s->closed = closed;
-    status = weft_loader_init(err);
+    weft_status status = weft_loader_init(err);
     if (status != WEFT_OK)
         goto fail;
     s->loader = true;
     for (int i = 0; (path = extra ? extra[i] : weft_params_word(weft, "plugin_path", i)); i++) {
-        weft_status added = add_user_folder(s, path, "[weft] plugin_path", err);
+        const weft_where at = extra ? WEFT_NOWHERE : weft_params_word_where(weft, "plugin_path", i);
+        weft_status added = add_user_folder(s, path, "[weft] plugin_path", at, err);
         status = status ? status : added;
     }
     weft_status added = add_environment(s, err);

@@ -119,7 +119,8 @@ static const weft_hf_form hf_form = {.type = "mixtral",
 static const weft_hf_form *const hf_forms[] = {&hf_form, NULL};
 static const weft_hf_model hf = {sizeof hf, "mixtral", params, hf_forms};
 
-static const char *const needs[] = {"experts", NULL}, *const gives[] = {"model", NULL};
+static const char *const needs[] = {"experts (moe gives it)", NULL};
+static const char *const gives[] = {"model", NULL};
 static const weft_contribution contributions[] = {
     {.kind = WEFT_PASS, .stage = WEFT_STAGE_GRAPH, .graph = build, .needs = needs, .gives = gives},
     {.kind = WEFT_SERVICE, .service = "hf_model", .table = &hf},

@@ -360,7 +360,7 @@ static void destroy(void *self)
     offload_search_destroy(((offload *)self)->search);
 }
 
-static const char *const needs[] = {"far", NULL};
+static const char *const needs[] = {"far (disk gives it, and hostmem for GPUs)", NULL};
 static const weft_contribution contributions[] = {
     {.kind = WEFT_PASS,
      .stage = WEFT_STAGE_ORDERED,
