@@ -157,7 +157,7 @@ weft_status weft_cli_find_plugin(void *search, const char *name, const weft_plug
 }
 
 static weft_status run(weft_search *search, const weft_module *module, const weft_command *command,
-                       int argc, char **argv, weft_error *err)
+                       int argc, char **argv, bool *answers_no, weft_error *err)
 {
     const weft_finder plugins = {search, weft_cli_find_plugin};
     const weft_processors processors = weft_cli_processors();
@@ -173,7 +173,8 @@ static weft_status run(weft_search *search, const weft_module *module, const wef
                               .threads = weft_processors_share(&processors, 1, 1, 1),
                               .terminal = weft_cli_terminal(),
                               .write = write_out,
-                              .plugins = &plugins};
+                              .plugins = &plugins,
+                              .answers_no = answers_no};
     if (!s) {
         const weft_entry entry = weft_enter(module->plugin->name, "command", module->where, err);
         s = weft_leave(&entry, command->run(&host, argc, argv, err));
@@ -193,17 +194,18 @@ int weft_command_run(int argc, char **argv)
     weft_module module;
     const weft_command *command = NULL;
     weft_text text = {0};
+    bool no = false;
     weft_status s = weft_search_create(NULL, &search, &err);
     s = s ? s : open_command(search, argv[0], &module, &command, &err);
     if (!s && asks_for_help(argc, argv))
         weft_text_add(&text, command->usage);
     else if (!s)
-        s = run(search, &module, command, argc, argv, &err);
+        s = run(search, &module, command, argc, argv, &no, &err);
     /* What was written before a failure stands: flushed in any case, and a failure to flush is one
      * of the command. */
     int unwritten = ferror(stdout) ? 0 : weft_cli_print(&text);
     int code = weft_cli_conclude(s, &err);
-    code = code ? code : unwritten;
+    code = code ? code : unwritten ? unwritten : no;
     weft_text_release(&text);
     weft_search_destroy(search);
     weft_error_release(&err);

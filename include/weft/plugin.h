@@ -235,6 +235,9 @@ typedef struct weft_command_host {
     weft_status (*write)(const struct weft_command_host *host, const void *data, size_t n,
                          weft_error *err);
     const weft_finder *plugins; /* the others */
+    /* A command whose answer is no sets it, as one that compares and finds what differs: then it
+     * returns WEFT_OK, and the program ends with exit code 1 and without an error. */
+    bool *answers_no;
 } weft_command_host;
 
 /* `weft NAME ...`: work on files that needs no run, no INI and no mesh. The plugin is found and

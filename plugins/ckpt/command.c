@@ -215,14 +215,15 @@ static weft_status diff(const weft_command_host *host, const char *const *names,
     weft_status s = open(names[0], &a, err);
     s = s ? s : open(names[1], &b, err);
     s = s ? s : ckpt_compare(host->plugins, &a, &b, &text, &differences, err);
-    weft_status t = s ? s : print(host, &text, err);
-    if (!t && differences)
-        t = weft_fail(err, WEFT_ERR_RUN, WEFT_NOWHERE, "%s and %s differ in %d place%s", a.path,
-                      b.path, differences, differences == 1 ? "" : "s");
+    if (differences)
+        weft_text_print(&text, "%s and %s differ in %d place%s\n", a.path, b.path, differences,
+                        differences == 1 ? "" : "s");
+    s = s ? s : print(host, &text, err);
+    *host->answers_no = !s && differences;
     weft_text_release(&text);
     ckpt_manifest_release(&a);
     ckpt_manifest_release(&b);
-    return t;
+    return s;
 }
 
 /* words: what to do, and what with. */
