@@ -56,10 +56,16 @@ static const hf_tensor *in_files(const hf_source *v, const weft_state_tensor *t)
     return t->moment && !t->buffer ? NULL : hf_map_find(&v->map, t->name);
 }
 
-static weft_status wrong_shape(const weft_state_tensor *t, const hf_tensor *has, const hf_source *v,
-                               weft_error *err)
+/* has NULL: the folder's model has no such parameter. */
+static weft_status does_not_fit(const weft_state_tensor *t, const hf_tensor *has,
+                                const hf_source *v, weft_error *err)
 {
     char run[HF_NAME], folder[HF_NAME];
+    if (!has)
+        return hf_refuse(err, NULL,
+                         "the run has a parameter '%s', which %s has not, by the table of plugin "
+                         "%s",
+                         t->name, v->path, v->model.table->plugin);
     return hf_refuse(
         err, NULL, "'%s' is %s in the run and %s in %s, by the table of plugin %s ([%s])", t->name,
         hf_shape(run, t->tensor.whole, t->tensor.n_dims), hf_shape(folder, has->size, has->n_dims),
@@ -75,28 +81,48 @@ static int count_behind(const hf_source *v)
     return n;
 }
 
+/* Of the folder's parameters those that the run has not. */
+static weft_status name_others(const hf_source *v, const weft_state_view *state, weft_error *err)
+{
+    weft_status s = WEFT_OK;
+    int named = 0;
+    for (int i = 0; i < v->map.n; i++) {
+        const char *name = v->map.list[i].name;
+        int k = 0;
+        while (k < state->n_tensors && strcmp(state->tensors[k].name, name) != 0)
+            k++;
+        if (k == state->n_tensors && named++ < HF_MOST_NAMED)
+            s = hf_refuse(err, NULL, "%s has a parameter '%s', which the run has not", v->path,
+                          name);
+    }
+    if (named > HF_MOST_NAMED)
+        hf_refuse(err, NULL,
+                  "parameters of %s that the run has not, and that are not named here: %d", v->path,
+                  named - HF_MOST_NAMED);
+    return s;
+}
+
 static weft_status compare_tensors(const hf_source *v, const weft_state_view *state,
                                    weft_error *err)
 {
     weft_status s = WEFT_OK;
-    int found = 0;
+    int found = 0, wrong = 0;
     for (int i = 0; i < state->n_tensors; i++) {
         const weft_state_tensor *t = &state->tensors[i];
         const hf_tensor *has = in_files(v, t);
-        bool fits = has && has->n_dims == t->tensor.n_dims;
+        bool fits =
+            has ? has->n_dims == t->tensor.n_dims : t->moment || hf_is_behind(&v->model, t->name);
         found += has != NULL;
-        if (!has && !t->moment && !hf_is_behind(&v->model, t->name))
-            s = hf_refuse(err, NULL,
-                          "the run has a parameter '%s', which %s has not, by the table of plugin "
-                          "%s",
-                          t->name, v->path, v->model.table->plugin);
-        for (int d = 0; d < t->tensor.n_dims && fits; d++)
+        for (int d = 0; has && d < t->tensor.n_dims && fits; d++)
             fits = has->size[d] == t->tensor.whole[d];
-        if (has && !fits)
-            s = wrong_shape(t, has, v, err);
+        if (!fits && wrong++ < HF_MOST_NAMED)
+            s = does_not_fit(t, has, v, err);
     }
+    if (wrong > HF_MOST_NAMED)
+        hf_refuse(err, NULL, "parameters of the run that do not fit %s, and are not named here: %d",
+                  v->path, wrong - HF_MOST_NAMED);
     if (!s && found != v->map.n && found != v->map.n - count_behind(v))
-        s = hf_refuse(err, NULL, "the run has %d parameters, %s has %d", found, v->path, v->map.n);
+        s = name_others(v, state, err);
     return s;
 }
 

@@ -211,7 +211,7 @@ static void tell(const generate_axes *a, const char *why)
             weft_log_print(
                 &log, WEFT_LOG_WARN,
                 "%s is left out, with all that it does to the model: there is one rank to "
-                "write on, and %s; start with -n to keep it",
+                "write on, and %s; start with -n 2 or more to keep it",
                 a->list[i].plugin, a->list[i].why ? a->list[i].why : why);
     }
     weft_cli_log_release(&sink);

@@ -138,34 +138,13 @@ static weft_status make_plan(work *w, weft_error *err)
     return s ? s : check_kind_of(w, w->plan, err);
 }
 
-/* Parameters from the service `weights`. */
-static weft_status take_weights(weft_run *run, weft_error *err)
-{
-    const weft_plan *plan = run->plan;
-    void *self;
-    const weft_weights *weights = weft_plugins_service(plan->plugins, "weights", &self);
-    weft_state_tensor *tensors;
-    weft_state_view view;
-    weft_status s = weft_run_state(run, NULL, &view, &tensors, err);
-    if (s)
-        return s;
-    bool loaded = false;
-    if (weights)
-        s = weights->load(self, &view, &loaded, err);
-    if (!s && !loaded)
-        s = weft_fail(err, WEFT_ERR_INPUT, weft_params_where(plan->weft, "plugins"),
-                      "no listed plugin loads weights; list hf and set [hf] load");
-    weft_free(tensors);
-    return s;
-}
-
 static weft_status load(work *w, weft_error *err)
 {
     const generate_source *source = w->job->source;
     if (w->job->wishes->untrained)
         return WEFT_OK;
     return source->checkpoint ? generate_read_weights(w->run, source->folder, err)
-                              : take_weights(w->run, err);
+                              : generate_take_weights(w->run, err);
 }
 
 static weft_status check_ids(const work *w, weft_error *err)
@@ -222,9 +201,15 @@ static weft_status set_rules(work *w, weft_error *err)
     const generate_texts *t = &w->texts;
     if (!(w->eos = weft_alloc(((size_t)source->n_eos + 1) * sizeof *w->eos)))
         return weft_fail_memory(err);
-    int n = source->n_eos;
-    if (n)
-        memcpy(w->eos, source->eos, (size_t)n * sizeof *w->eos);
+    int n = 0;
+    for (int i = 0; i < source->n_eos; i++)
+        if (source->eos[i] < w->decoder.vocab)
+            w->eos[n++] = source->eos[i];
+        else if (w->rank->session.host.rank == 0)
+            weft_log_print(w->rank->session.host.log, WEFT_LOG_WARN,
+                           "'eos_token_id' of %s is %d, and the model has %lld ids: no text ends "
+                           "with it",
+                           source->name, (int)source->eos[i], (long long)w->decoder.vocab);
     const weft_run_tokenizer *by = &t->tokenizer;
     int eos = by->table ? by->table->eos(by->self) : -1;
     if (eos >= 0)

@@ -105,5 +105,7 @@ weft_status generate_print_json(const generate_texts *t, const weft_continuation
 
 /* All that is wrong with the folder's tensors is said before anything is read. */
 weft_status generate_read_weights(weft_run *run, const char *path, weft_error *err);
+/* Parameters from the service `weights`. */
+weft_status generate_take_weights(weft_run *run, weft_error *err);
 
 #endif

@@ -20,45 +20,48 @@ typedef struct wording {
     int n;
 } wording;
 
-/* value NULL: it is not given. */
-static void print_setting(wording *w, const char *key, const char *value)
+/* value NULL: it is not given. option: what messages call it. */
+static void print_setting(wording *w, const char *key, const char *option, const char *value)
 {
     if (!value)
         return;
     w->at[w->n++] = w->words->size;
     weft_text_print(w->words, "%s=%s", key, value);
     weft_text_add_bytes(w->words, "", 1);
+    weft_text_print(w->words, "%s %s", option, value);
+    weft_text_add_bytes(w->words, "", 1);
 }
 
 /* Nor is a negative one. */
-static void print_number(wording *w, const char *key, int64_t value)
+static void print_number(wording *w, const char *key, const char *option, int64_t value)
 {
     char text[32];
     snprintf(text, sizeof text, "%lld", (long long)value);
-    print_setting(w, key, value < 0 ? NULL : text);
+    print_setting(w, key, option, value < 0 ? NULL : text);
 }
 
 static int print_settings(const generate_wishes *w, weft_text *words, size_t at[MOST_EDITS])
 {
     wording to = {words, at, 0};
     if (w->out) {
-        print_setting(&to, "images.file", w->out);
-        print_setting(&to, "images.prompts", w->prompts_file);
-        print_setting(&to, "images.samples", /* those of the settings are of another file */
+        print_setting(&to, "images.file", "--out", w->out);
+        print_setting(&to, "images.prompts", "--prompts", w->prompts_file);
+        print_setting(&to, "images.samples", "--samples", /* the settings' are of another file */
                       w->samples || !w->prompts_file ? w->samples : "");
-        print_setting(&to, "images.guidance", w->guidance);
-        print_setting(&to, "images.cfg", w->cfg);
-        print_setting(&to, "images.empty", w->empty);
-        print_number(&to, "images.steps", w->steps);
-        print_number(&to, "images.seed", w->seed);
-        print_number(&to, "images.batch", w->batch);
+        print_setting(&to, "images.guidance", "--guidance", w->guidance);
+        print_setting(&to, "images.cfg", "--cfg", w->cfg);
+        print_setting(&to, "images.empty", "--empty", w->empty);
+        print_number(&to, "images.steps", "--steps", w->steps);
+        print_number(&to, "images.seed", "--seed", w->seed);
+        print_number(&to, "images.batch", "--batch", w->batch);
         return to.n;
     }
-    print_setting(&to, "sample.tokens", "1000000000"); /* --max-tokens is looked at elsewhere */
-    print_setting(&to, "sample.temperature", w->greedy ? "0" : w->temperature);
-    print_setting(&to, "sample.top_p", w->top_p);
-    print_number(&to, "sample.top_k", w->top_k);
-    print_number(&to, "sample.seed", w->seed);
+    print_setting(&to, "sample.tokens", "--max-tokens", "1000000000"); /* looked at elsewhere */
+    print_setting(&to, "sample.temperature", w->greedy ? "--greedy:" : "--temperature",
+                  w->greedy ? "0" : w->temperature);
+    print_setting(&to, "sample.top_p", "--top-p", w->top_p);
+    print_number(&to, "sample.top_k", "--top-k", w->top_k);
+    print_number(&to, "sample.seed", "--seed", w->seed);
     return to.n;
 }
 
@@ -111,8 +114,11 @@ weft_status generate_options_init(generate_options *out, const weft_cli_options 
     if (s->ini)
         add(out, WEFT_CLI_SET, "train.steps=1000000000"); /* none is made, but it must be set, and
                                                              no schedule should find it short */
-    for (int i = 0; i < n; i++)
-        add(out, WEFT_CLI_SET, weft_text_get(&out->words) + at[i]);
+    for (int i = 0; i < n; i++) {
+        const char *set = weft_text_get(&out->words) + at[i];
+        add(out, WEFT_CLI_SET, set);
+        o->edits[o->n_edits - 1].as = set + strlen(set) + 1;
+    }
     return WEFT_OK;
 }
 

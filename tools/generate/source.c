@@ -160,8 +160,8 @@ static weft_status find_lock(generate_source *s, weft_error *err)
 static weft_status not_a_model(const char *path, weft_error *err)
 {
     return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
-                     "%s holds no model that can be read: give a run folder with a checkpoint, a "
-                     "checkpoint (step-N) or a Hugging Face folder",
+                     "%s holds no model that can be read: a run has ckpt/step-N, a checkpoint "
+                     "manifest.json, and a Hugging Face folder config.json",
                      path);
 }
 
@@ -325,9 +325,8 @@ static weft_status weights_of_ini(generate_source *s, weft_settings *settings, w
                          "[weft] dir is not set, so there is no checkpoint to write with; set it, "
                          "or try --untrained");
     return weft_fail(err, WEFT_ERR_INPUT, weft_params_where(run, "dir"),
-                     "there is no checkpoint in %s/ckpt yet; list ckpt in [weft] plugins and "
-                     "train, or try --untrained",
-                     dir);
+                     "there is no checkpoint in %s/ckpt yet; %strain, or try --untrained", dir,
+                     s->lists_store ? "" : "list ckpt in [weft] plugins and ");
 }
 
 /* An INI that training refuses, since it says twice where parameters begin. */
@@ -378,6 +377,8 @@ static bool one_rank(const weft_cli_options *options)
 {
     weft_job job;
     weft_error err = {0};
+    if (options->ranks == 1)
+        return true;
     bool alone = options->ranks == 0 && !weft_job_find(&job, &err) && job.ranks == 1;
     if (options->ranks == 0)
         weft_job_release(&job);

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The parameters of a checkpoint, or of any folder of .safetensors files with their names. */
+/* The parameters of a checkpoint, or of any folder of .safetensors files with their names, or those
+ * that a listed plugin loads. */
+#include "base/array.h"
 #include "execute/run.h"
 #include "generate.h"
 
@@ -72,5 +74,49 @@ weft_status generate_read_weights(weft_run *run, const char *path, weft_error *e
         s = weft_state_fill(&view, i, read_box, folder, err);
     weft_folder_destroy(folder);
     weft_free(tensors);
+    return s;
+}
+
+/* ---- the service `weights` ---- */
+
+/* The settings as they are, by which a plugin sees whether what it loads is the same model. */
+static weft_status add_settings(const weft_plan *plan, weft_pool *pool, weft_state_view *view,
+                                weft_error *err)
+{
+    weft_setting *list = NULL;
+    int capacity = 0;
+    for (int i = 0; i < plan->plugins->n; i++) {
+        const weft_loaded *p = &plan->plugins->list[i];
+        const weft_param *table = p->module.plugin->params;
+        const char *name = p->module.plugin->name;
+        view->model = weft_plugin_gives(p->module.plugin, "model") ? name : view->model;
+        for (const weft_param *q = table; q && q->name; q++) {
+            weft_setting *s = weft_pool_push(pool, &list, &view->n_settings, &capacity, sizeof *s);
+            if (s)
+                *s = (weft_setting){name, q->name, weft_keeper_text(pool, p, q), table};
+        }
+    }
+    view->settings = list;
+    return pool->out_of_memory ? weft_fail_memory(err) : WEFT_OK;
+}
+
+weft_status generate_take_weights(weft_run *run, weft_error *err)
+{
+    const weft_plan *plan = run->plan;
+    void *self;
+    const weft_weights *weights = weft_plugins_service(plan->plugins, "weights", &self);
+    weft_pool pool = {0};
+    weft_state_tensor *tensors;
+    weft_state_view view;
+    bool loaded = false;
+    weft_status s = weft_run_state(run, NULL, &view, &tensors, err);
+    s = s ? s : add_settings(plan, &pool, &view, err);
+    if (!s && weights)
+        s = weights->load(self, &view, &loaded, err);
+    if (!s && !loaded)
+        s = weft_fail(err, WEFT_ERR_INPUT, weft_params_where(plan->weft, "plugins"),
+                      "no listed plugin loads weights; list hf and set [hf] load");
+    weft_free(tensors);
+    weft_pool_release(&pool);
     return s;
 }
