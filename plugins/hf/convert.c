@@ -88,7 +88,7 @@ static void report(const hf_options *o, const hf_source *from, int64_t bytes)
 static weft_status convert(const hf_options *o, bool hugging, weft_error *err)
 {
     hf_source from;
-    hf_place place = {0};
+    hf_place place = {.fd = -1};
     int64_t bytes = 0;
     weft_status s = check_apart(o, err);
     if (s)

@@ -289,6 +289,7 @@ typedef struct hf_place {
     weft_pool pool;
     char *to, *temporary;
     char *old, *parent; /* what TO is called while it is replaced; its folder */
+    int fd;             /* of `temporary`, locked; -1: none */
     bool begun;
 } hf_place;
 

@@ -5,8 +5,11 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 const char *const hf_companions[] = {"tokenizer.json",
                                      "tokenizer.model",
@@ -66,29 +69,66 @@ static weft_status check_target(const char *to, bool force, weft_error *err)
     return WEFT_OK;
 }
 
+/* Is it the folder that is open as fd? */
+static bool is_open_as(const char *path, int fd)
+{
+    struct stat named, open;
+    return stat(path, &named) == 0 && fstat(fd, &open) == 0 && named.st_dev == open.st_dev &&
+           named.st_ino == open.st_ino;
+}
+
+/* The folder beside the target is made and locked: of several conversions one goes on, and the lock
+ * goes with the process that holds it. Not all file systems have locks of folders. */
+static weft_status take(hf_place *p, weft_error *err)
+{
+    weft_status s = weft_io_make_dirs(weft_io_system(), p->temporary, err);
+    p->fd = open(p->temporary, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    const bool lost = p->fd < 0 && !s && errno != ENOENT,
+               busy = p->fd >= 0 && flock(p->fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+    p->begun = p->fd >= 0 && !busy && is_open_as(p->temporary, p->fd);
+    if (s || p->begun)
+        return s;
+    if (lost)
+        return weft_fail(err, WEFT_ERR_IO, WEFT_NOWHERE, "cannot open %s: %s", p->temporary,
+                         strerror(errno));
+    return weft_fail(err, WEFT_ERR_IO, (weft_where){p->to, 0},
+                     "another conversion is writing it at this moment, in %s; wait for its end, "
+                     "or name another target",
+                     p->temporary);
+}
+
+/* What an earlier conversion left that was killed is made anew. */
+static weft_status take_empty(hf_place *p, weft_error *err)
+{
+    weft_status s = take(p, err);
+    if (s || count_entries(p->temporary) == 0)
+        return s;
+    s = weft_io_remove_tree(weft_io_system(), p->temporary, err);
+    close(p->fd);
+    p->begun = false;
+    return s ? s : take(p, err);
+}
+
 weft_status hf_place_begin(hf_place *p, const char *to, bool force, weft_error *err)
 {
-    const weft_io *io = weft_io_system();
     int n = (int)strlen(to);
     while (n > 1 && to[n - 1] == '/')
         n--;
-    *p = (hf_place){0};
+    *p = (hf_place){.fd = -1};
     p->to = weft_pool_format(&p->pool, "%.*s", n, to);
     p->temporary = weft_pool_format(&p->pool, "%.*s.partial", n, to);
     p->old = weft_pool_format(&p->pool, "%.*s.replaced", n, to);
     p->parent = weft_pool_format(&p->pool, "%.*s/..", n, to);
     if (p->pool.out_of_memory)
         return weft_fail_memory(err);
-    weft_status s = check_target(p->to, force, err);
+    weft_status s = check_target(p->to, force, err); /* before anything is made, and locked again */
+    s = s ? s : take_empty(p, err);
+    s = s ? s : check_target(p->to, force, err);
     if (!s && count_entries(p->old) >= 0)
         s = hf_refuse(err, p->old,
                       "is there: a conversion was killed while it took this old folder's "
                       "place; rename or remove it");
-    /* What an earlier conversion left that was killed. */
-    if (!s && count_entries(p->temporary) >= 0)
-        s = weft_io_remove_tree(io, p->temporary, err);
-    p->begun = !s;
-    return s ? s : weft_io_make_dirs(io, p->temporary, err);
+    return s;
 }
 
 static weft_status move(const weft_io *io, const char *from, const char *to, weft_error *err)
@@ -108,6 +148,7 @@ weft_status hf_place_commit(hf_place *p, weft_error *err)
         s = move(io, p->to, p->old, err);
     const bool moved = !s && replaces;
     s = s ? s : move(io, p->temporary, p->to, err);
+    p->begun = s; /* what has the name now is another's */
     if (s && moved && count_entries(p->to) < 0)
         move(io, p->old, p->to, err);
     s = s ? s : weft_io_sync_dir(io, p->parent, err);
@@ -119,9 +160,11 @@ void hf_place_end(hf_place *p)
     weft_error ignored = {0};
     if (p->begun && count_entries(p->temporary) >= 0)
         weft_io_remove_tree(weft_io_system(), p->temporary, &ignored);
+    if (p->fd >= 0)
+        close(p->fd);
     weft_error_release(&ignored);
     weft_pool_release(&p->pool);
-    *p = (hf_place){0};
+    *p = (hf_place){.fd = -1};
 }
 
 /* ---- the files beside the tensors ---- */

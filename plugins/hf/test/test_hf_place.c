@@ -95,6 +95,42 @@ static void what_cannot_be_replaced_stays(void **state)
     weft_error_release(&err);
 }
 
+static bool says(const weft_error *err, const char *words)
+{
+    return err->n_items > 0 && strstr(err->items[err->n_items - 1].text, words);
+}
+
+/* Of several conversions one goes on, the others say why they do not, and leave its files alone. */
+static void one_writes_at_a_time(void **state)
+{
+    hf_place first, second;
+    weft_error err = {0};
+    (void)state;
+    assert_int_equal(mkdir(at("to.partial"), 0777), 0);
+    put("to.partial/rubbish"); /* of one that was killed */
+    assert_int_equal(hf_place_begin(&first, at("to"), false, &err), WEFT_OK);
+    assert_false(is_there("to.partial/rubbish"));
+    put("to.partial/new");
+    assert_int_equal(hf_place_begin(&second, at("to"), true, &err), WEFT_ERR_IO);
+    assert_true(says(&err, "another conversion is writing it at this moment"));
+    hf_place_end(&second);
+    assert_true(is_there("to.partial/new"));
+    assert_int_equal(hf_place_commit(&first, &err), WEFT_OK);
+    /* The next one has begun before the first is done with the folder. */
+    assert_int_equal(hf_place_begin(&second, at("to"), false, &err), WEFT_ERR_INPUT);
+    assert_true(says(&err, "is there, and not empty"));
+    hf_place_end(&second);
+    put("to/config.json");
+    assert_int_equal(hf_place_begin(&second, at("to"), true, &err), WEFT_OK);
+    put("to.partial/newer");
+    hf_place_end(&first);
+    assert_true(is_there("to/new") && is_there("to.partial/newer"));
+    assert_int_equal(hf_place_commit(&second, &err), WEFT_OK);
+    hf_place_end(&second);
+    assert_true(is_there("to/newer") && !is_there("to.partial") && !is_there("to.replaced"));
+    weft_error_release(&err);
+}
+
 static void files_hold_what_they_may(void **state)
 {
     static const int64_t sizes[] = {6, 4, 1, 9, 30, 2, 8};
@@ -117,6 +153,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(only_models_are_replaced, enter, leave),
         cmocka_unit_test_setup_teardown(what_cannot_be_replaced_stays, enter, leave),
+        cmocka_unit_test_setup_teardown(one_writes_at_a_time, enter, leave),
         cmocka_unit_test(files_hold_what_they_may),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
