@@ -10,7 +10,8 @@
 static weft_status read_manifest(const char *path, weft_manifest *out, weft_error *err)
 {
     char *found = NULL;
-    weft_status s = weft_checkpoint_find(weft_io_system(), path, &found, err);
+    weft_status s = hf_folder_check(path, err);
+    s = s ? s : weft_checkpoint_find(weft_io_system(), path, &found, err);
     if (!s && !found)
         s = hf_refuse(err, path,
                       "is neither a Hugging Face folder (config.json) nor a checkpoint "

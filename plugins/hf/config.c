@@ -230,14 +230,19 @@ weft_status hf_refuse_metas(const char *folder, weft_error *err)
                      "config.json and *.safetensors");
 }
 
-static weft_status no_config(const char *folder, weft_error *err)
+weft_status hf_folder_check(const char *folder, weft_error *err)
 {
     struct stat st;
     if (stat(folder, &st) != 0)
         return hf_refuse(err, folder, "there is no such folder");
-    if (!S_ISDIR(st.st_mode))
-        return hf_refuse(err, folder, "is a file; name the folder that holds config.json");
-    weft_status s = hf_refuse_metas(folder, err);
+    return S_ISDIR(st.st_mode) ? WEFT_OK
+                               : hf_refuse(err, folder, "is a file; name the folder that holds it");
+}
+
+static weft_status no_config(const char *folder, weft_error *err)
+{
+    weft_status s = hf_folder_check(folder, err);
+    s = s ? s : hf_refuse_metas(folder, err);
     if (s)
         return s;
     if (hf_has_file(folder, "model_index.json"))

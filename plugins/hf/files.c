@@ -40,6 +40,9 @@ static weft_status compare_index(const weft_folder *folder, json_t *map, const c
         if (!weft_folder_find(folder, tensor) && missing++ < HF_MOST_NAMED)
             s = hf_refuse(err, index, "says that %s has '%s', which it has not",
                           json_string_value(file), tensor);
+    if (missing > HF_MOST_NAMED)
+        hf_refuse(err, index, "tensors that their files have not, and that are not named here: %d",
+                  missing - HF_MOST_NAMED);
     return s;
 }
 

@@ -106,7 +106,9 @@ json_t *hf_json_of(const char *text);
  * by name. Release m in every case. */
 weft_status hf_config_read(const char *folder, const hf_tables *tables, hf_model *m,
                            weft_error *err);
-/* Is there one? What is there instead is said. */
+/* Is it a folder that is there? */
+weft_status hf_folder_check(const char *folder, weft_error *err);
+/* Is there a config.json? What is there instead is said. */
 weft_status hf_config_check(const char *folder, weft_error *err);
 /* Files of Meta's own. */
 weft_status hf_refuse_metas(const char *folder, weft_error *err);
@@ -293,6 +295,7 @@ typedef struct hf_place {
     bool begun;
 } hf_place;
 
+/* One conversion at a time. End it in every case. */
 weft_status hf_place_begin(hf_place *p, const char *to, bool force, weft_error *err);
 weft_status hf_place_commit(hf_place *p, weft_error *err);
 /* Removes what was not committed. */

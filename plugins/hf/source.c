@@ -63,7 +63,7 @@ static void choose_place(const hf_source *x, hf_tensor *t)
 typedef struct matching {
     hf_source *x;
     json_t *known; /* names of the model's tensors */
-    int missing;
+    int missing, wrong, strange;
     weft_error *err;
 } matching;
 
@@ -71,7 +71,8 @@ typedef struct matching {
 static void say_more(const matching *m, int n, const char *what)
 {
     if (n > HF_MOST_NAMED)
-        hf_refuse(m->err, m->x->path, "%d more tensors %s", n - HF_MOST_NAMED, what);
+        hf_refuse(m->err, m->x->path, "tensors that %s, and are not named here: %d", what,
+                  n - HF_MOST_NAMED);
 }
 
 /* t NULL: there is none. */
@@ -91,17 +92,18 @@ static weft_status say_wrong(const matching *m, const hf_tensor *want, int64_t i
                      x->model.table->plugin, of, want->row->shape);
 }
 
-static weft_status check_stored(const matching *m, const hf_tensor *want, int64_t i,
-                                const weft_stored *t)
+static weft_status check_stored(matching *m, const hf_tensor *want, int64_t i, const weft_stored *t)
 {
     int64_t size[WEFT_MAX_DIMS];
     if (!hf_has_shape(t, size, hf_file_shape(&m->x->model, want, m->x->ours, size)))
-        return say_wrong(m, want, i, t);
+        return m->wrong++ < HF_MOST_NAMED ? say_wrong(m, want, i, t) : WEFT_ERR_INPUT;
     if (t->dtype == WEFT_DTYPES ? strcmp(t->type, "F16") == 0
                                 : weft_dtype_is_float(t->dtype) && !weft_dtype_is_f8(t->dtype))
         return WEFT_OK;
-    return hf_refuse(m->err, m->x->path, "'%s' is %s; weft reads F32, BF16, F16 and F64", t->name,
-                     t->type);
+    return m->strange++ < HF_MOST_NAMED
+               ? hf_refuse(m->err, m->x->path,
+                           "tensor '%s' is %s; weft reads F32, BF16, F16 and F64", t->name, t->type)
+               : WEFT_ERR_INPUT;
 }
 
 /* Parts of one tensor are checked with the first. */
@@ -166,6 +168,8 @@ weft_status hf_source_match(hf_source *x, hf_extra extra, weft_error *err)
             s = s ? s : one;
         }
         say_more(&m, m.missing, "are missing");
+        say_more(&m, m.wrong, "are of another shape");
+        say_more(&m, m.strange, "have a type that weft does not read");
         weft_status extras = find_extras(&m, extra);
         s = s ? s : extras;
     }
