@@ -64,8 +64,9 @@ typedef struct weft_hf_key {
     const char *name; /* in config.json, or of its object of rotary positions */
     const char *key;  /* the plugin's, whose type and range its parameters say; of a LIST the file
                          has an array of whole numbers. NULL: none */
-    /* Where it is left out: a number, true, false, or a product or quotient of numbers and of keys
-     * of config.json above, "4*n_embd", "hidden_size/num_attention_heads". NULL: it is required. */
+    /* Where it is left out: a number, true, false, or an expression, sums of products and quotients
+     * of numbers and of keys of config.json above, "4*n_embd", "hidden_size/num_attention_heads".
+     * NULL: it is required. */
     const char *standard;
     /* No key: the one value that the model has, "false", "1", "silu". Others are refused; it is
      * written. also: another word for it, which is read. */
@@ -74,9 +75,11 @@ typedef struct weft_hf_key {
                      */
     const char *null;    /* what null says, the key's value then and when it is written */
     const char *written; /* no key: written like this, and whatever is read is fine */
-    const char *divides; /* a key of config.json above, of which it is a divisor */
-    const char *below;   /* a key of config.json above than which it is less, or later greater */
-    const char *most;    /* a key of config.json above than which it is no more */
+    /* What it must be beside keys of config.json above: a divisor of what such an expression comes
+     * to, "n_experts" or "kept*n_experts/n_groups", rounded down; less; no more than each of these,
+     * with blanks between. */
+    const char *divides, *below, *most;
+    const char *same; /* no key: where it is said, it is what this comes to, "a_dim+b_dim" */
     int64_t multiple; /* it, or each number of a LIST, is a multiple of this; else `why` is said */
     const char *why;
     bool whole;      /* of a key that is REAL: a whole number in config.json */
@@ -92,6 +95,7 @@ typedef struct weft_hf_rope_type {
     const char *type;        /* rope_type in config.json. NULL ends a table */
     const char *key, *value; /* the key whose value chooses it: "rope_scaling", "yes" */
     const weft_hf_key *keys; /* of the object; ended by an empty one */
+    double above;            /* theta is greater than this. 0: whatever it is */
 } weft_hf_rope_type;
 
 typedef struct weft_hf_rope {

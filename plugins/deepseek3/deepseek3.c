@@ -322,16 +322,19 @@ static const weft_hf_key hf_keys[] = {
     {"qk_nope_head_dim", "nope_dim", .standard = "128"},
     {"qk_rope_head_dim", "rope_dim", .standard = "64", .multiple = 2,
      .why = "what turns are pairs"},
-    {"v_head_dim", "v_dim", .standard = "128"},
+    {"qk_head_dim", .same = "qk_nope_head_dim+qk_rope_head_dim", .unwritten = true},
+    {"v_head_dim", "v_dim", .standard = "128", .most = "qk_nope_head_dim+qk_rope_head_dim"},
     {"intermediate_size", "ffn_dim", .standard = "18432"},
     {"vocab_size", .key = "vocab_size"},
-    {"first_k_dense_replace", "dense_layers", .standard = "3"},
+    {"first_k_dense_replace", "dense_layers", .standard = "3", .below = "num_hidden_layers"},
     {"n_routed_experts", "n_experts", .standard = "256"},
-    {"num_experts_per_tok", "top_k", .standard = "8"},
     {"moe_intermediate_size", "expert_dim", .standard = "2048"},
     {"n_shared_experts", "n_shared", .standard = "1"},
-    {"n_group", "n_groups", .standard = "8"},
-    {"topk_group", "keep_groups", .standard = "4"},
+    {"n_group", "n_groups", .standard = "8", .divides = "n_routed_experts",
+     .most = "n_routed_experts/2"},
+    {"topk_group", "keep_groups", .standard = "4", .most = "n_group"},
+    {"num_experts_per_tok", "top_k", .standard = "8",
+     .most = "n_routed_experts topk_group*n_routed_experts/n_group"},
     {"norm_topk_prob", "norm_top_k", .standard = "true"},
     {"routed_scaling_factor", "route_scale", .standard = "2.5"},
     {"max_position_embeddings", .standard = "4096", .context = true},
@@ -348,21 +351,20 @@ static const weft_hf_key hf_keys[] = {
     {"aux_loss_alpha", .unwritten = true},
     {"ep_size", .unwritten = true},
     {"seq_aux", .unwritten = true},
-    {"qk_head_dim", .unwritten = true},
     {"head_dim", .unwritten = true},
     {"num_nextn_predict_layers", "mtp", .standard = "0"},
     {0}};
 static const weft_hf_key hf_stretched[] = {
     {"factor", .key = "rope_factor"},
     {"beta_fast", "rope_fast", .standard = "32"},
-    {"beta_slow", "rope_slow", .standard = "1"},
+    {"beta_slow", "rope_slow", .standard = "1", .below = "beta_fast"},
     {"mscale", "mscale", .standard = "0"},
     {"mscale_all_dim", "mscale_all", .standard = "0"},
     {"original_max_position_embeddings", "rope_original", .whole = true},
     {"attention_factor", .is = "null", .unwritten = true},
     {"truncate", .is = "true", .unwritten = true},
     {0}};
-static const weft_hf_rope_type hf_rope_types[] = {{"yarn", "yarn", "yes", hf_stretched}, {0}};
+static const weft_hf_rope_type hf_rope_types[] = {{"yarn", "yarn", "yes", hf_stretched, 1}, {0}};
 static const weft_hf_rope hf_rope = {"rope_theta", 10000, hf_rope_types};
 static const weft_hf_form hf_form = {
     .type = "deepseek_v3",

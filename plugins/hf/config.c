@@ -161,13 +161,21 @@ static void check_keys(hf_reader *r)
 
 /* ---- all of it ---- */
 
-/* Some models end with one of several ids: the first is taken. -1: none. */
+/* Some models end with one of several ids: the first is taken. -1: none. Transformers writes its
+ * standard ids for models of fewer, too, so one beyond them is told and left out. */
 static int64_t get_id(const hf_reader *r, const char *key)
 {
+    const int64_t ids = hf_model_int(r->m, "vocab_size");
     const json_t *x = hf_get(r, key);
     if (json_is_array(x))
         x = json_array_get(x, 0);
-    return json_is_integer(x) ? json_integer_value(x) : -1;
+    const int64_t id = json_is_integer(x) ? json_integer_value(x) : -1;
+    if (id < ids || ids < 1)
+        return id;
+    weft_text_print(&r->m->notes,
+                    "config.json says '%s' %lld, which is left out: 'vocab_size' is %lld\n", key,
+                    (long long)id, (long long)ids);
+    return -1;
 }
 
 static bool is_before_5(const hf_reader *r)
@@ -201,9 +209,9 @@ static void read_model(hf_reader *r, const char *folder, const hf_tables *tables
     if (json_is_string(first) && strcmp(json_string_value(first), m->form->architecture) != 0)
         hf_complain(r, "'architectures' is '%s'; weft knows %s", json_string_value(first),
                     m->form->architecture);
+    hf_read_keys(r, m->form->keys);
     m->bos = get_id(r, "bos_token_id");
     m->eos = get_id(r, "eos_token_id");
-    hf_read_keys(r, m->form->keys);
     if (m->form->rope)
         hf_read_rotary(r);
     check_keys(r);

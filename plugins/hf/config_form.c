@@ -8,7 +8,7 @@
 
 /* ---- values ---- */
 
-/* standard NAN: the key is required. whole: no fraction. */
+/* standard NAN: the key is required. whole: no fraction. NAN: what is wrong is said. */
 static double get_number(hf_reader *r, const char *key, double least, double most, bool whole,
                          double standard)
 {
@@ -16,17 +16,17 @@ static double get_number(hf_reader *r, const char *key, double least, double mos
     if (!x && isnan(standard))
         hf_complain(r, "'%s' is missing", key);
     if (!x)
-        return isnan(standard) ? least : standard;
+        return standard;
     if (!(whole ? json_is_integer(x) : json_is_number(x))) {
         hf_complain(r, "'%s' is %s; expected a %snumber", key, hf_json_type(x),
                     whole ? "whole " : "");
-        return least;
+        return NAN;
     }
     double value = json_number_value(x);
     if (value >= least && value <= most)
         return value;
     hf_complain(r, "'%s' is %.10g; expected %.10g to %.10g", key, value, least, most);
-    return least;
+    return NAN;
 }
 
 static bool get_bool(hf_reader *r, const char *key, bool standard)
@@ -37,35 +37,60 @@ static bool get_bool(hf_reader *r, const char *key, bool standard)
     return x ? json_is_true(x) : standard;
 }
 
-static double operand(const hf_reader *r, const weft_hf_key *k, const char *word, double standard)
-{
-    return word ? hf_model_operand(r->m, r->keys, k, word, strlen(word)) : standard;
-}
+/* ---- what other keys say of a key ---- */
 
-/* ---- what stands for a key that is left out ---- */
+/* What an expression comes to. */
+typedef struct amount {
+    double x;           /* NAN: there is none, or one of its keys is wrong */
+    bool whole;         /* every quotient is */
+    char said[HF_NAME]; /* "'a*b', 2*3 = 6", "'a', 6" */
+} amount;
+
+/* Sums of products and quotients, rounded down, of numbers and of keys of config.json above k. */
+static amount amount_of(const hf_reader *r, const weft_hf_key *k, const char *text)
+{
+    amount a = {.x = NAN, .whole = true};
+    char numbers[HF_NAME / 2], operation = '+';
+    double sum = 0, product = 0;
+    size_t used = 0;
+    for (const char *c = text; c && used < sizeof numbers; operation = *c++) {
+        const size_t n = strcspn(c, "*/+ ");
+        const double x = hf_model_operand(r->m, r->keys, k, c, n);
+        const bool divides = operation == '/' && x != 0, ends = !c[n] || c[n] == ' ';
+        sum += operation == '+' ? product : 0;
+        a.whole = a.whole && !(divides && fmod(product, x) > 0);
+        product = operation == '*'   ? product * x
+                  : operation == '+' ? x
+                                     : product / (divides ? x : 1);
+        product = divides ? floor(product) : product;
+        used +=
+            (size_t)snprintf(numbers + used, sizeof numbers - used, "%.10g%.*s", x, !ends, c + n);
+        c += n;
+        if (ends) {
+            const bool one = !strpbrk(numbers, "*/+");
+            a.x = sum + product;
+            snprintf(a.said, sizeof a.said, one ? "'%.*s', %s" : "'%.*s', %s = %.10g",
+                     (int)(c - text), text, numbers, a.x);
+            break;
+        }
+    }
+    return a;
+}
 
 static bool is_answer(const char *text)
 {
     return text && (strcmp(text, "true") == 0 || strcmp(text, "false") == 0);
 }
 
-/* What is wrong with it is said if the key is needed. */
+/* What stands for a key that is left out. */
 static double standard_of(hf_reader *r, const weft_hf_key *k)
 {
     if (!k->standard || is_answer(k->standard))
         return k->standard ? k->standard[0] == 't' : NAN;
-    size_t n = strcspn(k->standard, "*/");
-    double x = hf_model_operand(r->m, r->keys, k, k->standard, n);
-    for (const char *c = k->standard + n; *c; c += n) {
-        const char operation = *c++;
-        n = strcspn(c, "*/");
-        double y = hf_model_operand(r->m, r->keys, k, c, n);
-        if (operation == '/' && !hf_get(r, k->name) && y != 0 && fmod(x, y) != 0)
-            hf_complain(r, "'%.*s' %.10g does not divide '%.*s' %.10g", (int)n, c, y,
-                        (int)strcspn(k->standard, "*/"), k->standard, x);
-        x = operation == '*' ? x * y : y != 0 ? floor(x / y) : x;
-    }
-    return x;
+    const amount a = amount_of(r, k, k->standard);
+    if (!a.whole && !hf_get(r, k->name))
+        hf_complain(r, "'%s' is left out, and %s, is not whole", k->name, a.said);
+    return a.x;
 }
 
 /* ---- one key ---- */
@@ -97,48 +122,71 @@ void hf_check_constant(hf_reader *r, const weft_hf_key *k)
 
 static void check_relations(hf_reader *r, const weft_hf_key *k, double x)
 {
-    const double whole = operand(r, k, k->divides, 0), more = operand(r, k, k->below, INFINITY),
-                 most = operand(r, k, k->most, INFINITY);
-    if (r->status)
-        return;
-    if (k->divides && (x == 0 || fmod(whole, x) != 0))
-        hf_complain(r, "'%s' %.10g does not divide '%s' %.10g", k->name, x, k->divides, whole);
+    const amount whole = amount_of(r, k, k->divides), more = amount_of(r, k, k->below);
+    const char *most = k->most;
+    if (!isnan(whole.x) && (x == 0 || fmod(whole.x, x) != 0))
+        hf_complain(r, "'%s' %.10g does not divide %s", k->name, x, whole.said);
     if (k->multiple && fmod(x, (double)k->multiple) != 0)
         hf_complain(r, "'%s' is %.10g; %s", k->name, x, k->why ? k->why : "it is another model");
-    if (k->below && x >= more)
-        hf_complain(r, "'%s' must be greater than '%s'", k->below, k->name);
-    if (x > most)
-        hf_complain(r, "'%s' is %.10g; at most '%s', %.10g", k->name, x, k->most, most);
+    if (x >= more.x)
+        hf_complain(r, "'%s' is %.10g; it must be less than %s", k->name, x, more.said);
+    for (size_t n; most && (n = hf_next_word(&most)); most += n) {
+        const amount a = amount_of(r, k, most);
+        if (x > a.x) {
+            hf_complain(r, "'%s' is %.10g; at most %s", k->name, x, a.said);
+            return;
+        }
+    }
 }
 
 /* Two keys of config.json may say one of the plugin's, and must agree. */
 static void check_again(hf_reader *r, const weft_hf_key *k, const hf_value *v, double x)
 {
     double before;
-    if (v && v->said && hf_value_number(v, &before) && before != x)
+    if (v->said && hf_value_number(v, &before) && before != x)
         hf_complain(r, "'%s' is %.10g; the model has as many as it has %s, %.10g", k->name, x,
                     v->param->name, before);
+}
+
+/* NAN: it is wrong, or follows from a key that is. */
+static double number_of(hf_reader *r, const weft_hf_key *k, const weft_param *p, double by)
+{
+    const bool bounded = p->min != 0 || p->max != 0,
+               is_null = k->null && json_is_null(json_object_get(r->object, k->name));
+    const double standard = is_null ? strtod(k->null, NULL) : standard_of(r, k),
+                 least = bounded ? p->min : -1e300, most = bounded ? p->max : 1e300;
+    if (isnan(by) || (r->status && isnan(standard) && k->standard && !hf_get(r, k->name)))
+        return NAN;
+    return get_number(r, k->name, least / by, most / by, p->type == WEFT_PARAM_INT, standard);
 }
 
 static void read_number(hf_reader *r, const weft_hf_key *k)
 {
     static const weft_param tokens = {.type = WEFT_PARAM_INT, .min = 1, .max = 1 << 24};
     hf_value *v = hf_model_find(r->m, k->key);
-    const weft_param *p = v ? v->param : &tokens;
-    const bool bounded = p->min != 0 || p->max != 0,
-               is_null = k->null && json_is_null(json_object_get(r->object, k->name));
-    const double standard = is_null ? strtod(k->null, NULL) : standard_of(r, k),
-                 least = bounded ? p->min : -1e300, most = bounded ? p->max : 1e300,
-                 by = operand(r, k, k->by, 1),
-                 said = get_number(r, k->name, least / by, most / by, p->type == WEFT_PARAM_INT,
-                                   standard),
-                 x = said * by;
+    const double by = k->by ? amount_of(r, k, k->by).x : 1,
+                 said = number_of(r, k, v ? v->param : &tokens, by), x = said * by;
+    if (isnan(x)) {
+        if (v)
+            v->text[0] = '\0'; /* no number: nothing is compared with it */
+        return;
+    }
     check_relations(r, k, said);
-    check_again(r, k, v, x);
-    if (v)
+    if (v) {
+        check_again(r, k, v, x);
         hf_value_set_number(v, x);
+    }
     if (k->context)
         r->m->context = (int64_t)x;
+}
+
+/* Without a key of the plugin's: it repeats what others say. */
+static void check_same(hf_reader *r, const weft_hf_key *k)
+{
+    const double x = hf_get(r, k->name) ? get_number(r, k->name, -1e300, 1e300, false, NAN) : NAN;
+    const amount a = amount_of(r, k, k->same);
+    if (!isnan(x) && !isnan(a.x) && x != a.x)
+        hf_complain(r, "'%s' is %.10g, but %s", k->name, x, a.said);
 }
 
 static void read_word(hf_reader *r, const weft_hf_key *k, hf_value *v)
@@ -179,7 +227,7 @@ static void read_list(hf_reader *r, const weft_hf_key *k, hf_value *v)
 {
     const json_t *list = hf_get(r, k->name), *x;
     size_t i, used = 0;
-    const double more = operand(r, k, k->below, INFINITY);
+    const double more = amount_of(r, k, k->below).x;
     char derived[512];
     v->text[0] = '\0';
     hf_model_list(r->m, v, derived);
@@ -209,6 +257,8 @@ static void read_key(hf_reader *r, const weft_hf_key *k)
     hf_value *v = hf_model_find(r->m, k->key);
     if (k->is)
         hf_check_constant(r, k);
+    if (k->same)
+        check_same(r, k);
     if (v && (v->param->type == WEFT_PARAM_BOOL || json_is_boolean(hf_get(r, k->name)) ||
               is_answer(k->standard)))
         hf_value_set_number(v, get_bool(r, k->name, k->standard && *k->standard == 't'));
@@ -266,12 +316,17 @@ static bool read_rope(hf_reader *r, json_t *object, hf_model *m)
                        : type               ? hf_json_type(type)
                                             : "default";
     const weft_hf_rope_type *t = type_of(m->form->rope, word);
+    double theta;
     hf_check_constant(&inner, &(weft_hf_key){"partial_rotary_factor", .is = "1"});
     if (t) {
         hf_value *v = hf_model_find(m, t->key);
         snprintf(v->text, sizeof v->text, "%s", t->value);
         v->said = true;
         hf_read_keys(&inner, t->keys);
+        if (hf_value_number(hf_model_find(m, m->form->rope->theta), &theta) && t->above > 0 &&
+            theta <= t->above)
+            hf_complain(r, "'rope_theta' is %g; positions of type '%s' need more than %g", theta,
+                        word, t->above);
     } else if (strcmp(word, "default") != 0) {
         say_types(&inner, m->form->rope, word);
     }
@@ -296,13 +351,13 @@ static void compare_rope(hf_reader *r, json_t *before, const hf_model *m)
     for (int i = 0; i < m->n; i++)
         if (!m->values[i].said || strcmp(m->values[i].param->name, m->form->rope->theta) == 0)
             memcpy(old.values[i].text, m->values[i].text, sizeof old.values[i].text);
-    read_rope(r, before, &old);
+    const bool right = read_rope(r, before, &old);
     for (const weft_hf_rope_type *t = m->form->rope->types; t && t->type; t++) {
         same = same && has_same(m, &old, t->key);
         for (const weft_hf_key *k = t->keys; k->name; k++)
             same = same && has_same(m, &old, k->key);
     }
-    if (!r->status && !same)
+    if (right && !same)
         hf_complain(r, "'rope_scaling' and 'rope_parameters' differ; keep the right one");
     hf_model_release(&old);
 }
@@ -324,20 +379,30 @@ void hf_read_rotary(hf_reader *r)
     hf_reader inner = *r;
     hf_model *m = r->m;
     hf_value *v = hf_model_find(m, m->form->rope->theta);
-    double theta =
-        get_number(r, "rope_theta", v->param->min, v->param->max, false, m->form->rope->standard);
     inner.object = now;
     if (is_now && json_is_object(json_object_iter_value(json_object_iter(now))))
         hf_complain(r, "'rope_parameters' differ between layers; weft has one kind of them");
-    if (is_now) {
-        double other = get_number(&inner, "rope_theta", v->param->min, v->param->max, false, theta);
+    const json_t *outer = hf_get(r, "rope_theta"),
+                 *twice = is_now ? hf_get(&inner, "rope_theta") : NULL;
+    const double least = v->param->min, most = v->param->max, standard = m->form->rope->standard;
+    double theta = NAN;
+    if (!twice || !json_equal(twice, outer))
+        theta = get_number(r, "rope_theta", least, most, false, standard);
+    if (twice) {
+        const double other = get_number(&inner, "rope_theta", least, most, false, standard);
         r->status = r->status ? r->status : inner.status;
-        if (hf_get(r, "rope_theta") && other != theta)
+        if (outer && !isnan(theta) && !isnan(other) && other != theta)
             hf_complain(r, "'rope_theta' is %g, but %g in 'rope_parameters'", theta, other);
         theta = other;
     }
     hf_value_set_number(v, theta);
     v->said = true;
+    for (const weft_hf_rope_type *t = m->form->rope->types; t && t->type; t++) {
+        hf_value *chosen = hf_model_find(m, t->key); /* unless it is, "no" is said */
+        if (chosen->param->type == WEFT_PARAM_BOOL)
+            snprintf(chosen->text, sizeof chosen->text, "no");
+        chosen->said = chosen->said || chosen->param->type == WEFT_PARAM_BOOL;
+    }
     const bool right =
         is_now || (is_before && !now) ? read_rope(r, is_now ? now : before, m) : true;
     if (is_now && is_before && right)

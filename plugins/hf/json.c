@@ -3,6 +3,7 @@
 #include "hf.h"
 
 #include <stdlib.h>
+#include <string.h>
 #include <weft/files.h>
 
 weft_status hf_refuse(weft_error *err, const char *of, const char *format, ...)
@@ -58,13 +59,34 @@ json_t *hf_json_of(const char *text)
     return value ? value : json_string(text);
 }
 
+/* What json_dumps has made, with each real number as short as it can be: jansson writes the 17
+ * digits that any needs, and 1e-5 is 1.0000000000000001e-5 then. */
+static void add_shortest(weft_text *out, const char *json)
+{
+    bool quoted = false;
+    for (size_t n; *json; json += n) {
+        const size_t whole = quoted ? 0 : strspn(json, "-0123456789");
+        n = *json == '\\' ? 2 : whole ? strspn(json, "-+.eE0123456789") : 1;
+        quoted = quoted != (*json == '"');
+        if (n > whole && whole) {
+            char number[32];
+            hf_number(number, strtod(json, NULL));
+            weft_text_print(out, "%s%s", number, strpbrk(number, ".e") ? "" : ".0");
+        } else {
+            weft_text_add_bytes(out, json, n);
+        }
+    }
+}
+
 weft_status hf_write_json(const json_t *root, size_t flags, const char *end, const char *folder,
                           const char *name, weft_error *err)
 {
     char path[HF_PATH], *text = root ? json_dumps(root, JSON_INDENT(2) | flags) : NULL;
     weft_text out = {0};
-    if (text)
-        weft_text_print(&out, "%s%s", text, end);
+    if (text) {
+        add_shortest(&out, text);
+        weft_text_add(&out, end);
+    }
     weft_status s = text && !out.out_of_memory ? weft_write_file(hf_path(path, folder, name),
                                                                  weft_text_get(&out), out.size, err)
                                                : weft_fail_memory(err);

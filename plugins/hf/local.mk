@@ -27,9 +27,18 @@ EXTRA_LTLIBRARIES += plugins/hf/hf.la
 plugins_hf_hf_la_SOURCES =
 plugins_hf_hf_la_LIBADD = plugins/hf/libhf.la $(JANSSON_LIBS) $(PLUGIN_LIBS)
 
-check_PROGRAMS += plugins/hf/test/test_hf plugins/hf/test/test_hf_place
+check_PROGRAMS += \
+	plugins/hf/test/test_hf \
+	plugins/hf/test/test_hf_config \
+	plugins/hf/test/test_hf_place
+plugins_hf_test_test_hf_SOURCES = plugins/hf/test/test_hf.c plugins/hf/test/folders.h
 plugins_hf_test_test_hf_CPPFLAGS = $(AM_CPPFLAGS) $(JANSSON_CFLAGS)
 plugins_hf_test_test_hf_LDADD = plugins/hf/libhf.la $(MODEL_LIBS)
+plugins_hf_test_test_hf_config_SOURCES = \
+	plugins/hf/test/test_hf_config.c \
+	plugins/hf/test/folders.h
+plugins_hf_test_test_hf_config_CPPFLAGS = $(plugins_hf_test_test_hf_CPPFLAGS)
+plugins_hf_test_test_hf_config_LDADD = $(plugins_hf_test_test_hf_LDADD)
 plugins_hf_test_test_hf_place_CPPFLAGS = $(plugins_hf_test_test_hf_CPPFLAGS) \
 	-I$(top_srcdir)/plugins/hf
 plugins_hf_test_test_hf_place_LDADD = $(plugins_hf_test_test_hf_LDADD)

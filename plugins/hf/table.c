@@ -114,9 +114,30 @@ static void check_tensor(check *c, const weft_hf_tensor *row)
 
 /* ---- keys ---- */
 
-static void check_keys(check *c, const weft_hf_key *row)
+/* Does an expression, or each with blanks between, speak of numbers and rows above alone? */
+static void check_expression(check *c, const weft_hf_key *rows, const weft_hf_key *row,
+                             const char *text)
 {
-    for (; row->name; row++) {
+    double x;
+    for (size_t n; text && *(text += strspn(text, " */+")); text += n) {
+        char word[HF_NAME];
+        const weft_hf_key *of = rows;
+        n = strcspn(text, " */+");
+        snprintf(word, sizeof word, "%.*s", (int)n, text);
+        while (of < row && !(of->key && strcmp(of->name, word) == 0))
+            of++;
+        if (of == row && !weft_parse_number(word, &x))
+            complain(c, "'%s' speaks of '%s', which is neither a number nor a row above", row->name,
+                     word);
+    }
+}
+
+static void check_keys(check *c, const weft_hf_key *rows)
+{
+    for (const weft_hf_key *row = rows; row->name; row++) {
+        const char *const texts[] = {row->divides, row->below, row->most, row->same, row->by};
+        for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++)
+            check_expression(c, rows, row, texts[i]);
         check_key(c, row->name, row->key);
         if (!row->key && !row->is && !row->unwritten && !row->written && !row->context)
             complain(c, "'%s' has neither a key nor a value", row->name);

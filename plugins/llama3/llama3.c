@@ -119,8 +119,8 @@ static const weft_hf_key hf_stretched[] = {
     {"low_freq_factor", "rope_low", .below = "high_freq_factor"},
     {"original_max_position_embeddings", "rope_original", .whole = true},
     {0}};
-static const weft_hf_rope_type hf_rope_types[] = {{"llama3", "rope_scaling", "yes", hf_stretched},
-                                                  {0}};
+static const weft_hf_rope_type hf_rope_types[] = {
+    {"llama3", "rope_scaling", .value = "yes", .keys = hf_stretched}, {0}};
 static const weft_hf_rope hf_rope = {"rope_theta", 10000, hf_rope_types};
 static const weft_hf_form hf_form = {.type = "llama",
                                      .architecture = "LlamaForCausalLM",
