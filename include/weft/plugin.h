@@ -271,8 +271,9 @@ enum {
 typedef struct weft_contribution {
     weft_kind kind; /* WEFT_END ends the table */
     /* Capabilities, NULL-ended lists or NULL. needs: must have been given by an earlier listed
-     * plugin (same or earlier stage), or by the core; "x?" is used if there. gives: for later ones.
-     * once: no other plugin may give the same (device, model, ...). */
+     * plugin (same or earlier stage), or by the core; "x?" is used if there; "x (from y)" tells
+     * users who gives it. gives: for later ones. once: no other plugin may give the same (device,
+     * model, ...). */
     const char *const *needs, *const *gives, *const *refuses;
     /* PASS. after: NULL, or capabilities with blanks between: the pass runs behind all passes of
      * its stage that give them, wherever its plugin is listed; "x?": if any does. So a plugin has
