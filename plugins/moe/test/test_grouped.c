@@ -62,7 +62,7 @@ static void launch(weft_call call, int threads)
     if (call.workspace_bytes > 0) {
         call.workspace_bytes--;
         assert_int_equal(k->launch(&call, &err), WEFT_ERR_INTERNAL);
-        weft_error_clear(&err);
+        weft_error_release(&err);
     }
     weft_free_aligned(call.workspace);
 }
