@@ -39,9 +39,15 @@ weft_tasks *pipeline_schedule(const char *name, int ranks, int stages, int64_t m
 
 weft_status pipeline_parse(weft_tasks *t, const char *text, weft_error *err)
 {
+    static const char name[] = "x";
     pp_lists lists;
-    weft_status s = pp_lists_read("x", text, strlen(text), &lists, err);
+    weft_status s = pp_lists_read(name, text, strlen(text), &lists, err);
     s = s ? s : pp_lists_fill(&lists, t, err);
+    /* a plugin's lists live as long as the tasks; of these the name alone does */
+    for (int r = 0; r < t->ranks; r++)
+        for (int i = 0; i < t->of[r].n; i++)
+            t->of[r].list[i].at.file = t->of[r].list[i].at.file ? name : NULL;
+    t->at = WEFT_NOWHERE;
     pp_lists_release(&lists);
     return s;
 }
