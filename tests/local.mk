@@ -73,7 +73,7 @@ check_PROGRAMS += \
 	tests/unit/tools/test_part \
 	tests/unit/cli/test_torture \
 	tests/bad/ini/test_bad_ini \
-	tests/random/random_runs
+	tests/random/random_runs tests/random/test_process
 
 # Drivers of parsers: texts changed at random. The text plugin has two more, of data files and of
 # tokenizers.
@@ -252,6 +252,7 @@ tests_random_random_runs_SOURCES = tests/random/case.c tests/random/compare.c te
 	tests/random/random.h tests/lib/read_safetensors.c tests/lib/read_safetensors.h
 tests_random_random_runs_CPPFLAGS = $(AM_CPPFLAGS) $(JANSSON_CFLAGS)
 tests_random_random_runs_LDADD = core/libweft.la $(JANSSON_LIBS) $(LIBM)
+tests_random_test_process_SOURCES = tests/random/process.c tests/random/test_process.c
 
 # Parts of the command.
 tests_unit_cli_test_ablate_SOURCES = tests/unit/cli/test_ablate.c tools/ablate/stats.c
@@ -586,8 +587,7 @@ EXTRA_DIST += \
 	tests/golden \
 	tests/bad/commands \
 	tests/driver \
-	tests/lsan.supp \
-	tests/quick \
+	tests/lsan.supp tests/quick \
 	tests/cases tests/slowest
 
 TESTS = $(check_PROGRAMS) $(dist_check_SCRIPTS)

@@ -108,8 +108,14 @@ void random_compare_dumps(const random_case *c, const char *one, const char *man
 /* ---- process.c ---- */
 
 /* Runs weft with these arguments (NULL behind the last) into the file `out`; its exit code, or 128
- * and the number of the signal that ended it. Of what takes too long that is SIGALRM. */
+ * and the number of the signal that ended it. Of what hangs that is SIGALRM. */
 int random_run(const char *const arguments[], const char *out);
+/* What a run that hangs is known by: for so long it has used next to no processor, or so many
+ * seconds of one altogether. */
+typedef struct random_limits {
+    int idle_s, busy_s;
+} random_limits;
+int random_run_within(const char *const arguments[], const char *out, const random_limits *most);
 /* The end of a file, `most` bytes at most; "" if it cannot be read. */
 void random_tail(const char *path, char *out, size_t most);
 /* Removes a folder and all that is in it. */
