@@ -37,7 +37,6 @@ static weft_status parse(const char *data, size_t n)
     if (!s && lists.ranks > RANKS) /* as the plugin refuses it */
         s = weft_fail(&err, WEFT_ERR_INPUT, WEFT_NOWHERE, "rank %d", lists.ranks - 1);
     s = s ? s : pp_lists_fill(&lists, t, &err);
-    pp_lists_release(&lists);
     fuzz_check(s, &err);
     if (!s) {
         weft_text out = {0};
@@ -46,6 +45,7 @@ static weft_status parse(const char *data, size_t n)
         weft_text_release(&out);
     }
     weft_tasks_destroy(t);
+    pp_lists_release(&lists); /* whose name the tasks have */
     weft_error_release(&err);
     return s;
 }
