@@ -12,16 +12,65 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include <weft/random.h>
 
-/* ---- memory: exactly as much as there is, so that the sanitizer sees what is read or written
- * beside it; without it, a guard sees what is written ---- */
+/* ---- memory: exactly as much as there is. Behind it a guard sees what is written, and then comes
+ * a page that nobody may touch: it ends what reads or writes there, code that was made while it
+ * runs and instructions that no sanitizer knows, as AMX's, too. In a build with sanitizers they see
+ * the rest to the byte ---- */
+
+enum { NOTE = 64, PAGE = 1 << 16 }; /* whole pages of any system */
 
 #ifdef __SANITIZE_ADDRESS__
-static const size_t guard_bytes = 0;
+static const bool is_guarded = false;
+
+static unsigned char *memory_of(size_t bytes)
+{
+    void *p = NULL;
+    assert_int_equal(posix_memalign(&p, machine.alignment, bytes ? bytes : 1), 0);
+    return p;
+}
+
+static void release(void *p)
+{
+    free(p);
+}
 #else
-static const size_t guard_bytes = 64;
+static const bool is_guarded = true;
+
+typedef struct mapping {
+    void *at;
+    size_t bytes;
+} mapping;
+
+static size_t up_to(size_t multiple, size_t n)
+{
+    return (n + multiple - 1) / multiple * multiple;
+}
+
+/* Before the memory it is noted what it lies in. */
+static unsigned char *memory_of(size_t bytes)
+{
+    const size_t ours = up_to(machine.alignment, bytes), all = up_to(PAGE, NOTE + ours) + PAGE;
+    unsigned char *at = mmap(NULL, all, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    assert_true(at != MAP_FAILED);
+    assert_int_equal(mprotect(at + all - PAGE, PAGE, PROT_NONE), 0);
+    unsigned char *p = at + all - PAGE - ours;
+    memcpy(p - NOTE, &(mapping){at, all}, sizeof(mapping));
+    memset(p + bytes, 0x5a, ours - bytes);
+    return p;
+}
+
+static void release(void *p)
+{
+    mapping m;
+    if (!p)
+        return;
+    memcpy(&m, (unsigned char *)p - NOTE, sizeof m);
+    assert_int_equal(munmap(m.at, m.bytes), 0);
+}
 #endif
 
 static size_t bytes_of(const weft_tensor *t)
@@ -29,23 +78,19 @@ static size_t bytes_of(const weft_tensor *t)
     return (size_t)weft_tensor_count(t) * weft_dtype_size(t->dtype);
 }
 
-/* Aligned as the arena's values are on any device. All ones: a NaN, should anyone read it; of a
- * large workspace the first part, for most of it nobody ever touches. */
+/* All ones: a NaN, should anyone read it; of a large workspace the first part, for most of it
+ * nobody ever touches. */
 static void *guarded(size_t bytes)
 {
     const size_t most = (size_t)1 << 20;
-    void *p = NULL;
-    assert_int_equal(posix_memalign(&p, 256, bytes + guard_bytes ? bytes + guard_bytes : 1), 0);
-    memset(p, 0xff, bytes < most ? bytes : most);
-    memset((unsigned char *)p + bytes, 0x5a, guard_bytes);
-    return p;
+    return memset(memory_of(bytes), 0xff, bytes < most ? bytes : most);
 }
 
 static void check_guard(const void *data, size_t bytes)
 {
     const unsigned char *p = data;
-    for (size_t i = 0; i < guard_bytes; i++)
-        assert_int_equal(p[bytes + i], 0x5a);
+    for (size_t i = bytes; is_guarded && i % machine.alignment; i++)
+        assert_int_equal(p[i], 0x5a);
 }
 
 static void *copy_of(const weft_tensor *t)
@@ -93,9 +138,9 @@ void trial_choose(trial *t, const char *kernel, const char *launcher)
 void trial_release(trial *t)
 {
     for (int i = 0; i < t->n_ins; i++)
-        free(t->ins[i].data);
+        release(t->ins[i].data);
     for (int i = 0; i < t->n_outs; i++)
-        free(t->outs[i].data);
+        release(t->outs[i].data);
 }
 
 void trial_int(trial *t, const char *key, int64_t value)
@@ -200,7 +245,7 @@ static void run(trial *t, int variant, int repeat, bool accumulate, const weft_t
     check_guard(call.workspace, bytes);
     for (int i = 0; i < t->n_outs; i++)
         check_guard(outs[i].data, bytes_of(&outs[i]));
-    free(call.workspace);
+    release(call.workspace);
     weft_error_release(&err);
 }
 
@@ -228,7 +273,7 @@ static void run_in_place(trial *t, int variant, int repeat)
         if (kept[i]) {
             memcpy(t->outs[i].data, t->ins[i].data, bytes_of(&t->ins[i]));
             memcpy(t->ins[i].data, kept[i], bytes_of(&t->ins[i]));
-            free(kept[i]);
+            release(kept[i]);
         }
 }
 
@@ -253,7 +298,7 @@ void trial_plain(trial *t, bool accumulate, weft_tensor *outs)
 void trial_free_outs(const trial *t, weft_tensor *outs)
 {
     for (int i = 0; i < t->n_outs; i++)
-        free(outs[i].data);
+        release(outs[i].data);
 }
 
 /* ---- comparing ---- */
@@ -303,7 +348,7 @@ static void check_variant(trial *t, int variant, bool accumulate, const weft_ten
         check_same(t, first, name, "lying where an operand lay");
     }
     for (int i = 0; i < t->n_outs; i++)
-        free(first[i]);
+        release(first[i]);
 }
 
 static long checked;

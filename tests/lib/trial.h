@@ -25,6 +25,7 @@ typedef struct trial {
 /* Whoever uses trials has one. */
 typedef struct trial_machine {
     const weft_kernel *kernels;
+    size_t alignment;                 /* of operands and results, as the arena's on this device */
     const weft_op *const *const *ops; /* tables beside the core's, NULL-ended */
     /* The name of variant i, each of which must agree with the plain kernel; NULL: there is none */
     const char *(*variant)(const trial *t, int i);

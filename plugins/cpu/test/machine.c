@@ -87,6 +87,7 @@ extern const weft_op *const f8_ops[];
 static const weft_op *const *const ops[] = {f8_ops, NULL};
 
 const trial_machine machine = {.kernels = cpu_kernels,
+                               .alignment = 64,
                                .ops = ops,
                                .variant = variant,
                                .repeats = repeats,

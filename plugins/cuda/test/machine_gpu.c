@@ -10,6 +10,7 @@
 
 #include <cmocka.h>
 
+#include "blas.h"
 #include "device.h"
 #include "dnn.h"
 #include "machine.h"
@@ -246,6 +247,7 @@ static weft_status launch(const trial *t, int variant_number, int repeat, const 
 }
 
 const trial_machine machine = {.kernels = cuda_kernels,
+                               .alignment = CUDA_PRODUCT_ALIGNMENT,
                                .ops = machine_ops,
                                .variant = variant,
                                .repeats = repeats,
