@@ -587,7 +587,7 @@ EXTRA_DIST += \
 	tests/golden \
 	tests/bad/commands \
 	tests/driver \
-	tests/lsan.supp tests/quick \
+	tests/lsan.supp tests/valgrind.supp tests/quick \
 	tests/cases tests/slowest
 
 TESTS = $(check_PROGRAMS) $(dist_check_SCRIPTS)
@@ -763,8 +763,8 @@ races: all tests/fixtures/run/later.so $(fake_cuda)
 	    bash '$(abs_top_srcdir)'/tests/races
 
 # The programs once more, each under valgrind.
-valgrind_flags = --quiet --leak-check=full --show-leak-kinds=definite \
-	--errors-for-leak-kinds=definite --error-exitcode=99
+valgrind_flags = --quiet --leak-check=full --show-leak-kinds=definite --error-exitcode=99 \
+	--errors-for-leak-kinds=definite --suppressions=$(abs_top_srcdir)/tests/valgrind.supp
 .PHONY: check-valgrind
 check-valgrind: all
 	@command -v valgrind >/dev/null || \
