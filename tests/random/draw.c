@@ -10,9 +10,17 @@
 
 enum { MOST_RANKS = 8 };
 
+/* Sizes that are odd, and a bf16 product sums two terms at once. */
+typedef struct odd_sizes {
+    bool drawn, low; /* low: in bf16, whatever else is drawn */
+    int seq;
+    int dim, ffn, vocabulary; /* 0: as small as others; else several threads compute a product */
+} odd_sizes;
+
 typedef struct drawing {
     uint64_t state;
     random_case *c;
+    odd_sizes odd;
     bool low, eighth; /* bf16; float8 */
     bool text;        /* is what it learns */
 } drawing;
@@ -89,20 +97,45 @@ static void list(drawing *d, const char *name, unsigned runs, bool needed)
 
 /* ---- what all three runs have ---- */
 
+/* By numbers of its own, so that the other seeds draw what they did without it. */
+static odd_sizes draw_odd(uint64_t seed, bool large)
+{
+    drawing d = {.state = seed ^ (uint64_t)1 << 40};
+    odd_sizes o = {.drawn = one_in(&d, 6)};
+    if (!o.drawn)
+        return o;
+    o.low = below(&d, 3) > 0;
+    o.seq = pick_number(&d, large ? "131 255" : "5 7 11 13 35 63 65 127");
+    if (below(&d, 3))
+        return o;
+    o.dim = pick_number(&d, "48 66 98");
+    o.ffn = pick_number(&d, "131 193");
+    o.vocabulary = pick_number(&d, "259 515");
+    return o;
+}
+
+static int or_odd(int odd, int drawn)
+{
+    return odd ? odd : drawn;
+}
+
 static void draw_llama(drawing *d, bool large)
 {
     int kv = pick_number(d, large ? "1 2" : "1 2 3 4"),
         heads = kv * pick_number(d, large ? "1 2" : "1 1 2 3");
+    const odd_sizes *o = &d->odd;
     list(d, "llama3", RANDOM_ALL, true);
-    set(d, RANDOM_ALL, "llama3", "dim", "8", "%d", pick_number(d, "8 16 24 30 32"));
-    set(d, RANDOM_ALL, "llama3", "n_layers", "1", "%d",
-        pick_number(d, large ? "1 2" : "1 2 2 3 4"));
+    set(d, RANDOM_ALL, "llama3", "dim", "8", "%d", or_odd(o->dim, pick_number(d, "8 16 24 30 32")));
+    const int layers = pick_number(d, large ? "1 2" : "1 2 2 3 4");
+    set(d, RANDOM_ALL, "llama3", "n_layers", "1", "%d", o->dim && layers > 2 ? 2 : layers);
     set(d, RANDOM_ALL, "llama3", "n_heads", "1", "%d", heads);
     set(d, RANDOM_ALL, "llama3", "n_kv_heads", "1", "%d", kv);
     set(d, RANDOM_ALL, "llama3", "head_dim", "2", "%d",
         large ? pick_number(d, "48 80") : pick_number(d, "2 4 6 8 16"));
-    set(d, RANDOM_ALL, "llama3", "ffn_dim", "8", "%d", pick_number(d, "1 7 16 26 48"));
-    set(d, RANDOM_ALL, "llama3", "vocab_size", NULL, "%d", pick_number(d, "258 259 262 304"));
+    set(d, RANDOM_ALL, "llama3", "ffn_dim", "8", "%d",
+        or_odd(o->ffn, pick_number(d, "1 7 16 26 48")));
+    set(d, RANDOM_ALL, "llama3", "vocab_size", NULL, "%d",
+        or_odd(o->vocabulary, pick_number(d, "258 259 262 304")));
     if (below(d, 2))
         set(d, RANDOM_ALL, "llama3", "tied", "", "yes");
     if (one_in(d, 4))
@@ -262,6 +295,7 @@ static void draw_float8(drawing *d)
 static void draw_precision(drawing *d)
 {
     d->low = one_in(d, 5);
+    d->low = d->low || d->odd.low;
     d->eighth = d->text && one_in(d, d->low ? 8 : 3);
     bool wide = !d->low && below(d, 8);
     set(d, RANDOM_ALL, "train", "dtype", "f64", wide ? "f64" : "f32");
@@ -276,7 +310,9 @@ static void draw_precision(drawing *d)
 static void draw_batches(drawing *d, int seq)
 {
     static const int batches[] = {1, 2, 3, 4, 6, 8};
-    int global = batches[below(d, seq > 100 ? 2 : 6)], micro = global, other = global;
+    int global = batches[below(d, seq > 100 ? 2 : 6)];
+    global = d->odd.drawn && global % 2 == 0 ? 3 : global; /* so is a micro-batch's, and tokens */
+    int micro = global, other = global;
     for (int n = 0; n < 8; n++) {
         int divisor = 1 + below(d, global);
         micro = global % divisor == 0 ? divisor : micro;
@@ -605,9 +641,10 @@ static void draw_far(drawing *d, unsigned run)
 }
 
 /* By numbers of its own, so that what else a seed draws does not change. */
-static void draw_passes(uint64_t seed, random_case *c, bool text, unsigned run)
+static void draw_passes(const drawing *drawn, unsigned run)
 {
-    drawing d = {.state = seed ^ run << 20, .c = c, .text = text};
+    random_case *c = drawn->c;
+    drawing d = {.state = c->seed ^ run << 20, .c = c, .text = drawn->text};
     if (one_in(&d, 3))
         draw_far(&d, run);
     if (one_in(&d, 3))
@@ -617,7 +654,8 @@ static void draw_passes(uint64_t seed, random_case *c, bool text, unsigned run)
     const bool same =
         !random_lists(c, run, "float8") ||
         (strcmp(recipe, "rowwise_gw_hp") == 0 && !random_get(c, run, "float8", "recipe_of"));
-    if (one_in(&d, 8) && same) { /* pieces that do not divide are refused */
+    /* pieces that do not divide are refused, and of what is odd few do */
+    if (one_in(&d, 8) && same && !drawn->odd.drawn) {
         list(&d, "overlap", run, false);
         set(&d, run, "overlap", "pieces", "2", "%d", pick_number(&d, "2 2 2 2 3 4"));
         if (one_in(&d, 3))
@@ -671,6 +709,9 @@ void random_draw(uint64_t seed, random_case *c)
     *c = (random_case){.seed = seed, .goes_on = false};
     bool large = one_in(&d, 20);
     int seq = large ? pick_number(&d, "130 257") : pick_number(&d, "4 8 9 10 16 33 62 64");
+    if (d.text)
+        d.odd = draw_odd(seed, large);
+    seq = or_odd(d.odd.seq, seq);
     int steps = pick_number(&d, "2 3 4");
     c->goes_on = one_in(&d, 3);
     steps = c->goes_on ? 4 : steps;
@@ -707,8 +748,8 @@ void random_draw(uint64_t seed, random_case *c)
         set(&d, RANDOM_MANY | RANDOM_OTHER, "ckpt", "every", NULL, "2");
     }
     draw_checks(&d);
-    draw_passes(seed, c, d.text, RANDOM_MANY);
+    draw_passes(&d, RANDOM_MANY);
     if (c->goes_on)
-        draw_passes(seed, c, d.text, RANDOM_OTHER);
+        draw_passes(&d, RANDOM_OTHER);
     shuffle(&d);
 }
