@@ -275,7 +275,8 @@ weft_status weft_run_create(weft_plan *plan, const weft_host *host, weft_run **o
                                         : &run->alone;
     run->groups =
         (weft_groups){.mesh = &plan->mesh, .rank = plan->rank, .control = plan->plugins->control};
-    weft_status s = find_transport(run, err);
+    weft_status s = weft_services_check(plan->plugins, true, err);
+    s = s ? s : find_transport(run, err);
     s = s ? s : begin_data(run, err);
     s = s ? s : find_watchers(run, err);
     s = s ? s : allocate_reports(run, err);

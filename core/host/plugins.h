@@ -148,8 +148,9 @@ bool weft_plugin_gives(const weft_plugin *plugin, const char *capability);
 const void *weft_plugins_service(const weft_plugins *plugins, const char *name, void **self);
 /* The plugin whose service, or wrap, has this table; NULL: none, or table is NULL. */
 const char *weft_plugins_giver(const weft_plugins *plugins, const void *table);
-/* Has every service what a run cannot do without, and what belongs together whole or not at all? */
-weft_status weft_services_check(const weft_plugins *plugins, weft_error *err);
+/* Has every service what a run cannot do without, and what belongs together whole or not at all?
+ * runs: a device, too, of which a plan asks for less. */
+weft_status weft_services_check(const weft_plugins *plugins, bool runs, weft_error *err);
 /* n, which a function of the service has said, is no less than `least`? right: what it is to be. */
 weft_status weft_service_check_count(const weft_plugins *plugins, const char *service,
                                      const char *function, int64_t n, int64_t least,

@@ -428,13 +428,14 @@ static bool has(const weft_service_link *l, size_t at)
     return memcmp((const char *)l->table + at, &nothing, sizeof nothing) != 0;
 }
 
-weft_status weft_services_check(const weft_plugins *plugins, weft_error *err)
+weft_status weft_services_check(const weft_plugins *plugins, bool runs, weft_error *err)
 {
     const pair *end = together + sizeof together / sizeof *together;
     for (const weft_service_link *l = plugins->links; l; l = l->next)
         for (const pair *p = together; !l->inner && p < end; p++) {
             const bool there = has(l, p->at);
-            if (strcmp(l->service, p->service) == 0 && there != has(l, p->with_at))
+            if (strcmp(l->service, p->service) == 0 && there != has(l, p->with_at) &&
+                (runs || strcmp(p->service, "device") != 0))
                 return weft_fail(err, WEFT_ERR_INPUT, l->by->module.where,
                                  "%s '%s' cannot run anything: it lacks %s%s%s", p->service,
                                  l->by->module.plugin->name, there ? p->with : p->function,

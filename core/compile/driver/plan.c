@@ -309,7 +309,7 @@ static weft_status build(weft_plan *p, weft_settings *settings, const weft_plan_
                          weft_error *err)
 {
     weft_status s = read_sections(p, settings, err);
-    s = s ? s : weft_services_check(p->plugins, err);
+    s = s ? s : weft_services_check(p->plugins, false, err);
     s = s ? s : find_services(p, err);
     s = s ? s : gather_ops(p, err);
     s = s ? s : make_mesh(p, options->spread, err);
