@@ -169,7 +169,7 @@ static weft_status check_refused(const weft_settings *settings, const weft_secti
 /* A line of a file, or an option: what a run's checkpoint has of each key has neither. */
 static bool is_by_user(const weft_checked *value)
 {
-    return value->given && (value->where.line > 0 || strncmp(value->where.file, "-o ", 3) == 0);
+    return value->given && (value->where.line > 0 || value->where.file[0] == '-');
 }
 
 weft_status weft_settings_check_keys(const weft_settings *settings, const weft_log *log,
