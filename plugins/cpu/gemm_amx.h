@@ -178,12 +178,28 @@ amx_multiply(bool tall, bool wide, int64_t squares, amx_rows a, const cell *b, f
     AMX_BLOCK_C(_tile_stored);
 }
 
+/* Sums of f32 begin with what c is, in blocks as where they lie in c itself: else bits would depend
+ * on how c is cut. */
+static inline bool amx_begins_with_c(const amx_product *o)
+{
+    return o->s->c == WEFT_F32 && o->s->add;
+}
+
+static void amx_begin_block(const amx_product *o, int64_t i, int64_t j, float *to)
+{
+    const int64_t m = least(o->t.m - i, STRIP), n = least(o->t.n - j, STRIP);
+    const float *c = (const float *)o->c + (o->t.i + i) * o->s->c_row + o->t.j + j;
+    for (int64_t r = 0; r < m; r++)
+        memcpy(to + r * STRIP, c + r * o->s->c_row, (size_t)n * sizeof *to);
+}
+
 /* A block of sums, to c. What AMX takes for zero, denormals, is zero here, too. */
 static void amx_store(const amx_product *o, int64_t i, int64_t j, const float *from)
 {
     const int64_t m = least(o->t.m - i, STRIP), n = least(o->t.n - j, STRIP);
     const weft_tensor c = {.dtype = o->s->c, .data = o->c};
-    const bool rounds = c.dtype == WEFT_BF16 && n == STRIP && !o->s->add;
+    const bool adds = o->s->add && !amx_begins_with_c(o),
+               rounds = c.dtype == WEFT_BF16 && n == STRIP && !adds;
     int64_t at = (o->t.i + i) * o->s->c_row + o->t.j + j;
     for (int64_t r = 0; r < m; r++, from += STRIP, at += o->s->c_row)
         if (rounds)
@@ -191,7 +207,7 @@ static void amx_store(const amx_product *o, int64_t i, int64_t j, const float *f
                                 (__m512i)_mm512_cvtne2ps_pbh(_mm512_loadu_ps(from + AMX_ROWS),
                                                              _mm512_loadu_ps(from)));
         else
-            store(&c, at, n, from, o->s->add);
+            store(&c, at, n, from, adds);
 }
 
 /* The strip from row i on, by all panels. */
@@ -203,17 +219,20 @@ static void amx_strip_by_panels(const amx_product *o, amx_rows a, int64_t i, int
     float *sums = o->sums + (o->keeps_sums ? i / STRIP * amx_strips(o->t.n) * BLOCK : 0);
     for (int64_t j = 0; j < o->t.n; j += STRIP, b += squares * 2 * SQUARE) {
         const int64_t n = o->t.n - j;
-        const bool direct = o->s->c == WEFT_F32 && m >= STRIP && n >= STRIP;
+        const bool direct = o->s->c == WEFT_F32 && m >= STRIP && n >= STRIP,
+                   add = !first || amx_begins_with_c(o);
+        if (!direct && first && add)
+            amx_begin_block(o, i, j, sums);
         if (direct)
             amx_multiply(true, true, squares, a, b,
-                         (float *)o->c + (o->t.i + i) * o->s->c_row + o->t.j + j, o->s->c_row,
-                         !first || o->s->add, ahead);
+                         (float *)o->c + (o->t.i + i) * o->s->c_row + o->t.j + j, o->s->c_row, add,
+                         ahead);
         else if (m > AMX_ROWS && n > AMX_ROWS)
-            amx_multiply(true, true, squares, a, b, sums, STRIP, !first, ahead);
+            amx_multiply(true, true, squares, a, b, sums, STRIP, add, ahead);
         else if (m > AMX_ROWS)
-            amx_multiply(true, false, squares, a, b, sums, STRIP, !first, ahead);
+            amx_multiply(true, false, squares, a, b, sums, STRIP, add, ahead);
         else
-            amx_multiply(false, true, squares, a, b, sums, STRIP, !first, ahead);
+            amx_multiply(false, true, squares, a, b, sums, STRIP, add, ahead);
         if (last && !direct)
             amx_store(o, i, j, sums);
         sums += o->keeps_sums ? BLOCK : 0;
