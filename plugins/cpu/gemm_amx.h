@@ -152,6 +152,9 @@ static inline __attribute__((always_inline)) void
 amx_multiply(bool tall, bool wide, int64_t squares, amx_rows a, const cell *b, float *c,
              int64_t pitch, bool add, amx_ahead ahead)
 {
+    /* c that is not read is asked for before it is written */
+    const int64_t written = add || pitch == STRIP ? 0 : (STRIP + squares - 1) / squares;
+    const float *row = c;
     AMX_READS_MEMORY;
     if (add) {
         AMX_BLOCK_C(_tile_loadd);
@@ -174,6 +177,10 @@ amx_multiply(bool tall, bool wide, int64_t squares, amx_rows a, const cell *b, f
             _tile_dpbf16ps(3, 5, 7);
         for (int64_t r = 0; r < ahead.rows; r++)
             __builtin_prefetch(ahead.at + r * ahead.stride + p * 4 * DEEP);
+        for (int64_t r = 0; r < written; r++, row += pitch) {
+            __builtin_prefetch(row, 1);
+            __builtin_prefetch(row + AMX_ROWS, 1);
+        }
     }
     AMX_BLOCK_C(_tile_stored);
 }
