@@ -137,19 +137,10 @@ static amx_rows amx_strip_at(const amx_product *o, const uint16_t *a, int64_t ro
 
 /* ---- multiplying ---- */
 
-#define AMX_BLOCK_C(do_)                                                                           \
-    do_(0, c, 4 * pitch);                                                                          \
-    if (wide)                                                                                      \
-        do_(1, c + AMX_ROWS, 4 * pitch);                                                           \
-    if (tall)                                                                                      \
-        do_(2, c + AMX_ROWS * pitch, 4 * pitch);                                                   \
-    if (tall && wide)                                                                              \
-    do_(3, c + AMX_ROWS * pitch + AMX_ROWS, 4 * pitch)
-
 /* A block, or its upper or left half, = (or +=) a strip by a panel, which is not to drive the strip
  * out of the cache. */
 static inline __attribute__((always_inline)) void
-amx_multiply(bool tall, bool wide, int64_t squares, amx_rows a, const cell *b, float *c,
+amx_multiply(int rows, int columns, int64_t squares, amx_rows a, const cell *b, float *c,
              int64_t pitch, bool add, amx_ahead ahead)
 {
     /* c that is not read is asked for before it is written */
@@ -157,23 +148,23 @@ amx_multiply(bool tall, bool wide, int64_t squares, amx_rows a, const cell *b, f
     const float *row = c;
     AMX_READS_MEMORY;
     if (add) {
-        AMX_BLOCK_C(_tile_loadd);
+        AMX_EACH_C(_tile_loadd, rows, columns, c, pitch);
     } else {
-        AMX_BLOCK_C(AMX_ZERO);
+        AMX_EACH_C(AMX_ZERO, rows, columns, c, pitch);
     }
     for (int64_t p = 0; p < squares; p++, a.at += a.step, b += 2 * SQUARE) {
         _tile_loadd(4, a.at, a.bytes);
         _tile_stream_loadd(6, b, 4 * DEEP);
         _tile_dpbf16ps(0, 4, 6);
-        if (wide) {
+        if (columns == 2) {
             _tile_stream_loadd(7, b + SQUARE, 4 * DEEP);
             _tile_dpbf16ps(1, 4, 7);
         }
-        if (tall) {
+        if (rows == 2) {
             _tile_loadd(5, a.at + a.lower, a.bytes);
             _tile_dpbf16ps(2, 5, 6);
         }
-        if (tall && wide)
+        if (rows == 2 && columns == 2)
             _tile_dpbf16ps(3, 5, 7);
         for (int64_t r = 0; r < ahead.rows; r++)
             __builtin_prefetch(ahead.at + r * ahead.stride + p * 4 * DEEP);
@@ -182,7 +173,7 @@ amx_multiply(bool tall, bool wide, int64_t squares, amx_rows a, const cell *b, f
             __builtin_prefetch(row + AMX_ROWS, 1);
         }
     }
-    AMX_BLOCK_C(_tile_stored);
+    AMX_EACH_C(_tile_stored, rows, columns, c, pitch);
 }
 
 /* Sums of f32 begin with what c is, in blocks as where they lie in c itself: else bits would depend
@@ -231,15 +222,15 @@ static void amx_strip_by_panels(const amx_product *o, amx_rows a, int64_t i, int
         if (!direct && first && add)
             amx_begin_block(o, i, j, sums);
         if (direct)
-            amx_multiply(true, true, squares, a, b,
+            amx_multiply(2, 2, squares, a, b,
                          (float *)o->c + (o->t.i + i) * o->s->c_row + o->t.j + j, o->s->c_row, add,
                          ahead);
         else if (m > AMX_ROWS && n > AMX_ROWS)
-            amx_multiply(true, true, squares, a, b, sums, STRIP, add, ahead);
+            amx_multiply(2, 2, squares, a, b, sums, STRIP, add, ahead);
         else if (m > AMX_ROWS)
-            amx_multiply(true, false, squares, a, b, sums, STRIP, add, ahead);
+            amx_multiply(2, 1, squares, a, b, sums, STRIP, add, ahead);
         else
-            amx_multiply(false, true, squares, a, b, sums, STRIP, add, ahead);
+            amx_multiply(1, 2, squares, a, b, sums, STRIP, add, ahead);
         if (last && !direct)
             amx_store(o, i, j, sums);
         sums += o->keeps_sums ? BLOCK : 0;

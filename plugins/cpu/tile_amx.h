@@ -73,15 +73,17 @@ static void tile_end(void)
         }                                                                                          \
     } while (0)
 
-#define AMX_OF_C(do_, row, column, number)                                                         \
-    if (rows > (row) && columns > (column))                                                        \
-    do_(number, o.c + (row)*AMX_ROWS * o.c_row + (column)*AMX_ROWS, 4 * o.c_row)
+/* do_(register, where it lies, bytes of a row) for each square of c, of so many rows and columns.
+ */
+#define AMX_OF_C(do_, number, there, c, pitch, row, column)                                        \
+    if (there)                                                                                     \
+    do_(number, (c) + ((row) * (pitch) + (column)) * AMX_ROWS, 4 * (pitch))
 
-#define AMX_EACH_C(do_)                                                                            \
-    AMX_OF_C(do_, 0, 0, 0);                                                                        \
-    AMX_OF_C(do_, 0, 1, 1);                                                                        \
-    AMX_OF_C(do_, 1, 0, 2);                                                                        \
-    AMX_OF_C(do_, 1, 1, 3)
+#define AMX_EACH_C(do_, rows, columns, c, pitch)                                                   \
+    AMX_OF_C(do_, 0, true, c, pitch, 0, 0);                                                        \
+    AMX_OF_C(do_, 1, (columns) == 2, c, pitch, 0, 1);                                              \
+    AMX_OF_C(do_, 2, (rows) == 2, c, pitch, 1, 0);                                                 \
+    AMX_OF_C(do_, 3, (rows) == 2 && (columns) == 2, c, pitch, 1, 1)
 
 #define AMX_ZERO(number, at, stride) _tile_zero(number)
 
@@ -91,15 +93,15 @@ static inline __attribute__((always_inline)) void amx_block(int rows, int column
     int64_t p = 0;
     AMX_READS_MEMORY;
     if (add) {
-        AMX_EACH_C(_tile_loadd);
+        AMX_EACH_C(_tile_loadd, rows, columns, o.c, o.c_row);
     } else {
-        AMX_EACH_C(AMX_ZERO);
+        AMX_EACH_C(AMX_ZERO, rows, columns, o.c, o.c_row);
     }
     for (; p + DEEP_REST < k; p += DEEP)
         AMX_PRODUCTS(A_WHOLE, B_WHOLE, p);
     if (p < k)
         AMX_PRODUCTS(A_REST, B_REST, p);
-    AMX_EACH_C(_tile_stored);
+    AMX_EACH_C(_tile_stored, rows, columns, o.c, o.c_row);
 }
 
 /* Fewer than AMX_ROWS rows: c's own are all that is written. */
@@ -137,8 +139,6 @@ static inline __attribute__((always_inline)) void amx_strip(int columns, int64_t
 
 /* ---- turning ---- */
 
-#define AMX_QUARTERS(a, b, which) _mm512_shuffle_i32x4(a, b, which)
-
 /* 16 rows of 16 cells become 16 columns. */
 static inline __attribute__((always_inline)) void turn(__m512i x[AMX_ROWS])
 {
@@ -157,14 +157,14 @@ static inline __attribute__((always_inline)) void turn(__m512i x[AMX_ROWS])
     }
 #pragma GCC unroll 4
     for (int c = 0; c < 4; c++) { /* a column of each quarter, from each of the four fours */
-        const __m512i low = AMX_QUARTERS(x[c], x[4 + c], 0x88),
-                      low_odd = AMX_QUARTERS(x[c], x[4 + c], 0xdd),
-                      high = AMX_QUARTERS(x[8 + c], x[12 + c], 0x88),
-                      high_odd = AMX_QUARTERS(x[8 + c], x[12 + c], 0xdd);
-        y[c] = AMX_QUARTERS(low, high, 0x88);
-        y[4 + c] = AMX_QUARTERS(low_odd, high_odd, 0x88);
-        y[8 + c] = AMX_QUARTERS(low, high, 0xdd);
-        y[12 + c] = AMX_QUARTERS(low_odd, high_odd, 0xdd);
+        const __m512i low = _mm512_shuffle_i32x4(x[c], x[4 + c], 0x88),
+                      low_odd = _mm512_shuffle_i32x4(x[c], x[4 + c], 0xdd),
+                      high = _mm512_shuffle_i32x4(x[8 + c], x[12 + c], 0x88),
+                      high_odd = _mm512_shuffle_i32x4(x[8 + c], x[12 + c], 0xdd);
+        y[c] = _mm512_shuffle_i32x4(low, high, 0x88);
+        y[4 + c] = _mm512_shuffle_i32x4(low_odd, high_odd, 0x88);
+        y[8 + c] = _mm512_shuffle_i32x4(low, high, 0xdd);
+        y[12 + c] = _mm512_shuffle_i32x4(low_odd, high_odd, 0xdd);
     }
 #pragma GCC unroll 16
     for (int e = 0; e < AMX_ROWS; e++)
