@@ -218,12 +218,10 @@ static bool learns(const weft_graph *g)
 
 weft_status weft_session_check_learns(const weft_session *s, const weft_plan *plan, weft_error *err)
 {
-    const weft_loaded *by = s->plugins->list, *end = by + s->plugins->n;
+    const weft_loaded *by = weft_plugins_that_gives(s->plugins, "optimizer");
     if (learns(plan->lowered[WEFT_MODE_TRAIN]->graph))
         return WEFT_OK;
-    while (by < end && !weft_plugin_gives(by->module.plugin, "optimizer"))
-        by++;
-    if (by < end)
+    if (by)
         return weft_fail(err, WEFT_ERR_INPUT, by->module.where,
                          "plugin '%s' gives an optimizer, and its hook joint has returned without "
                          "an update of a parameter; weft_set_update says what one becomes",

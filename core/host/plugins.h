@@ -143,6 +143,8 @@ void weft_plugins_destroy(weft_plugins *plugins);
 
 /* Does one of its contributions say that it gives this? */
 bool weft_plugin_gives(const weft_plugin *plugin, const char *capability);
+/* The first plugin of which one does; NULL: none. */
+const weft_loaded *weft_plugins_that_gives(const weft_plugins *plugins, const char *capability);
 /* The first service of this name and its instance, as its outermost wrap shows it once plugins are
  * created; NULL if nobody gives it. */
 const void *weft_plugins_service(const weft_plugins *plugins, const char *name, void **self);

@@ -261,12 +261,12 @@ bool weft_plugin_gives(const weft_plugin *plugin, const char *capability)
     return false;
 }
 
-static bool is_given(const weft_plugins *p, const char *capability)
+const weft_loaded *weft_plugins_that_gives(const weft_plugins *p, const char *capability)
 {
-    bool given = false;
-    for (int i = 0; i < p->n && !given; i++)
-        given = weft_plugin_gives(p->list[i].module.plugin, capability);
-    return given;
+    for (int i = 0; i < p->n; i++)
+        if (weft_plugin_gives(p->list[i].module.plugin, capability))
+            return &p->list[i];
+    return NULL;
 }
 
 /* A key that nobody reads would be ignored without a word. */
@@ -275,7 +275,7 @@ static weft_status check_served(const loading *l, const char *section, const wef
     weft_status status = WEFT_OK;
     for (const weft_param *p = weft_core_params(section); params && p->name; p++) {
         const char *text = weft_params_text(params, p->name);
-        if (!(p->flags & WEFT_PARAM_SERVED) || is_given(l->plugins, p->name) ||
+        if (!(p->flags & WEFT_PARAM_SERVED) || weft_plugins_that_gives(l->plugins, p->name) ||
             strcmp(text, p->value ? p->value : "") == 0)
             continue;
         status = keep(status, weft_fail(l->err, WEFT_ERR_INPUT, weft_params_where(params, p->name),

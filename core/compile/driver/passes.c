@@ -215,12 +215,10 @@ static weft_status new_graph(const weft_plan *p, weft_mode mode, const weft_plan
 static weft_status check_model(const weft_plan *p, const weft_graph *g, weft_error *err)
 {
     const bool trains = g->config.mode == WEFT_MODE_TRAIN;
-    const weft_loaded *by = p->plugins->list, *end = by + p->plugins->n;
+    const weft_loaded *by = weft_plugins_that_gives(p->plugins, "model");
     if (g->loss || g->loss_sum || (g->logits && !trains))
         return WEFT_OK;
-    while (by < end && !weft_plugin_gives(by->module.plugin, "model"))
-        by++;
-    if (by == end)
+    if (!by)
         return weft_fail(err, WEFT_ERR_INPUT, weft_params_where(p->weft, "plugins"),
                          "no listed plugin builds a model; list one, as llama3, in [weft] plugins");
     return weft_fail(err, WEFT_ERR_INPUT, by->module.where,

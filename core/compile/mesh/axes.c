@@ -10,6 +10,14 @@ void weft_mesh_plan_init(weft_mesh_plan *plan, int ranks)
     plan->ranks = ranks;
 }
 
+static const weft_mesh_entry *find(const weft_mesh_plan *plan, const char *name)
+{
+    for (int i = 0; i < plan->n; i++)
+        if (strcmp(plan->entry[i].name, name) == 0)
+            return &plan->entry[i];
+    return NULL;
+}
+
 /* Axis names are words of INIs, of layouts ("seq/cp/tp") and of sums ("+tp"). */
 static const char in_names[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_";
 
@@ -30,11 +38,10 @@ weft_status weft_mesh_plan_axis(weft_mesh_plan *plan, const char *name, int64_t 
     if (plan->n == 2 * WEFT_MAX_AXES)
         return weft_fail(err, WEFT_ERR_INPUT, at, "too many mesh axes: at most %d can be declared",
                          2 * WEFT_MAX_AXES);
-    for (int i = 0; i < plan->n; i++)
-        if (strcmp(plan->entry[i].name, name) == 0)
-            return weft_fail(err, WEFT_ERR_INPUT, at,
-                             "mesh axis '%s' is declared by both %s and %s", name,
-                             plan->entry[i].by, plan->by);
+    const weft_mesh_entry *before = find(plan, name);
+    if (before)
+        return weft_fail(err, WEFT_ERR_INPUT, at, "mesh axis '%s' is declared by both %s and %s",
+                         name, before->by, plan->by);
     weft_mesh_entry *e = &plan->entry[plan->n];
     if (strlen(name) >= sizeof e->name)
         return weft_fail(err, WEFT_ERR_INPUT, at,
@@ -49,25 +56,16 @@ weft_status weft_mesh_plan_axis(weft_mesh_plan *plan, const char *name, int64_t 
     return WEFT_OK;
 }
 
-static const weft_mesh_entry *find(const weft_mesh_plan *plan, const char *name)
-{
-    for (int i = 0; i < plan->n; i++)
-        if (strcmp(plan->entry[i].name, name) == 0)
-            return &plan->entry[i];
-    return NULL;
-}
-
 weft_status weft_mesh_plan_cuts(weft_mesh_plan *plan, const char *name, const char *dim,
                                 weft_error *err)
 {
-    for (int i = 0; i < plan->n; i++)
-        if (strcmp(plan->entry[i].name, name) == 0) {
-            plan->entry[i].cuts = dim;
-            return WEFT_OK;
-        }
-    return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
-                     "%s says what mesh axis '%s' cuts and has not declared that axis",
-                     plan->by ? plan->by : "a plugin", name);
+    const weft_mesh_entry *e = find(plan, name);
+    if (e)
+        plan->entry[e - plan->entry].cuts = dim;
+    return e ? WEFT_OK
+             : weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
+                         "%s says what mesh axis '%s' cuts and has not declared that axis",
+                         plan->by ? plan->by : "a plugin", name);
 }
 
 /* The degrees with `auto` resolved, in declared order. */
