@@ -127,6 +127,11 @@ weft_status weft_cli_check_new(const char *option, const char *path, weft_error 
 
 /* ---- reports ---- */
 
+/* What stands behind errors that are a plugin's (WEFT_ERR_PLUGIN): other processes know it by
+ * that. */
+#define WEFT_CLI_FAULT                                                                             \
+    "note: the plugin's code is at fault, not the settings; its author can mend it"
+
 /* Prints every item of err to stderr, "error: ..." one a line (in colour on a terminal), and
  * returns the exit code: 0 (no items), 1, 2, 3 or 4. That somebody asked to stop is no
  * error, and printed plainly. */

@@ -14,6 +14,7 @@ int weft_cli_exit_code(weft_status status)
     case WEFT_OK:
         return 0;
     case WEFT_ERR_INPUT:
+    case WEFT_ERR_PLUGIN:
         return 2;
     case WEFT_ERR_STOPPED:
         return 3;
@@ -77,12 +78,16 @@ int weft_cli_report(const weft_error *err)
 {
     const char *label = in_colour() ? "\033[1;31merror:\033[0m " : "error: ";
     weft_text text = {0};
+    bool faulty = false;
     for (int i = 0; i < err->n_items; i++) {
+        faulty = faulty || err->items[i].status == WEFT_ERR_PLUGIN;
         if (err->items[i].status != WEFT_ERR_STOPPED) /* what was asked for is no error */
             weft_text_add(&text, label);
         weft_cli_add_safely(&text, err->items[i].text, strlen(err->items[i].text));
         weft_text_add(&text, "\n");
     }
+    if (faulty)
+        weft_text_add(&text, WEFT_CLI_FAULT "\n");
     if (err->out_of_memory)
         weft_text_print(&text, "%sout of memory\n", label);
     flockfile(stderr);

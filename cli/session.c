@@ -222,7 +222,7 @@ weft_status weft_session_check_learns(const weft_session *s, const weft_plan *pl
     if (learns(plan->lowered[WEFT_MODE_TRAIN]->graph))
         return WEFT_OK;
     if (by)
-        return weft_fail(err, WEFT_ERR_INPUT, by->module.where,
+        return weft_fail(err, WEFT_ERR_PLUGIN, by->module.where,
                          "plugin '%s' gives an optimizer, and its hook joint has returned without "
                          "an update of a parameter; weft_set_update says what one becomes",
                          by->module.plugin->name);

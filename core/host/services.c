@@ -436,7 +436,7 @@ weft_status weft_services_check(const weft_plugins *plugins, bool runs, weft_err
             const bool there = has(l, p->at);
             if (strcmp(l->service, p->service) == 0 && there != has(l, p->with_at) &&
                 (runs || strcmp(p->service, "device") != 0))
-                return weft_fail(err, WEFT_ERR_INPUT, l->by->module.where,
+                return weft_fail(err, WEFT_ERR_PLUGIN, l->by->module.where,
                                  "%s '%s' cannot run anything: it lacks %s%s%s", p->service,
                                  l->by->module.plugin->name, there ? p->with : p->function,
                                  p->with_at ? ", and has " : "",
@@ -457,7 +457,7 @@ weft_status weft_service_check_count(const weft_plugins *plugins, const char *se
     while (strcmp(p->service, service) != 0 || strcmp(p->function, function) != 0)
         p++;
     const weft_service_link *l = weft_service_link_find(weft_wraps_find(plugins, service), p->at);
-    return weft_fail(err, WEFT_ERR_INPUT, l->by->module.where,
+    return weft_fail(err, WEFT_ERR_PLUGIN, l->by->module.where,
                      "%s '%s'%s%s cannot run anything: its %s says %lld; %s", service,
                      l->by->module.plugin->name, l->inner ? " around " : "",
                      l->inner ? l->inner->by->module.plugin->name : "", function, (long long)n,

@@ -38,6 +38,7 @@ typedef enum weft_status {
     WEFT_ERR_PEER,     /* nothing wrong here: another rank has failed, and says why */
     WEFT_ERR_INTERNAL, /* weft or a plugin broke a promise; please report */
     WEFT_ERR_REPEATS,  /* failed in a way that would repeat itself if the run were started again */
+    WEFT_ERR_PLUGIN,   /* a plugin broke its contract: its author has to change it, not the user */
 } weft_status;
 
 /* A place in the user's text. file NULL: no place (defaults, command line says so in file). line 0:

@@ -160,8 +160,8 @@ void conform_check_states(const conform *c, const weft_graph *g);
 /* Logits of validation against those of training (modes.c). */
 void conform_check_modes(const conform *c, const weft_plan *plan);
 
-/* Is the plugin to blame that a run was refused with these words? (start.c) */
-bool conform_is_fault(const char *said);
+/* Is a plugin to blame that a run was refused with these words? (start.c) */
+bool conform_is_fault(const weft_text *said);
 /* A run of one rank, started: is there nothing that makes all others useless? */
 bool conform_start(const conform *c, const char *ini);
 /* Two INIs by the oracle; exactly: "all", or NULL (runs.c). */

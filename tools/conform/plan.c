@@ -237,7 +237,7 @@ bool conform_find_breakage(const conform *c, conform_case k, weft_text *why)
         conform_plan p;
         weft_error err = {0};
         k.place = c->place ? c->place : after[i];
-        broken = conform_plan_init(&p, c, &k, &err) && conform_is_fault(weft_error_text(&err));
+        broken = conform_plan_init(&p, c, &k, &err) == WEFT_ERR_PLUGIN;
         if (broken)
             weft_text_clear(why);
         if (!why->size)

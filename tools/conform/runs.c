@@ -62,7 +62,7 @@ void conform_compare_runs(const conform *c, const char *what, const char *one, c
     weft_text text = {0};
     conform_now(c, "run: %s", what);
     int code = weft_process_call(argv, NULL, SECONDS, &text);
-    if (code == 2 && conform_is_fault(weft_text_get(&text)))
+    if (code == 2 && conform_is_fault(&text))
         conform_fail(c, "run: %s: refused: %s", what, conform_gist(&text));
     else if (code == 2)
         conform_skip(c, "run: %s: refused: %s", what, conform_gist(&text));

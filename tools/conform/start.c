@@ -3,6 +3,7 @@
  * oracle's runs do not show, since they go on, or are refused as runs are that want hardware. */
 #include "conform.h"
 
+#include "cli.h"
 #include "process.h"
 
 #include <signal.h>
@@ -11,15 +12,9 @@
 
 enum { SECONDS = 100 };
 
-bool conform_is_fault(const char *said)
+bool conform_is_fault(const weft_text *said)
 {
-    static const char *const telling[] = {"left a broken graph",
-                                          "cannot run anything: ", "has returned without ",
-                                          "which nobody updates"};
-    bool is = false;
-    for (size_t i = 0; i < sizeof telling / sizeof telling[0]; i++)
-        is = is || strstr(said, telling[i]);
-    return is;
+    return strstr(weft_text_get(said), WEFT_CLI_FAULT) != NULL;
 }
 
 /* "error: x failed at step_end and is switched off; the run goes on: why" */
@@ -45,7 +40,7 @@ bool conform_start(const conform *c, const char *ini)
     weft_text said = {0};
     conform_now(c, "run: one rank");
     const int code = weft_process_call(argv, NULL, SECONDS, &said);
-    const bool refused = code == 2 && conform_is_fault(weft_text_get(&said));
+    const bool refused = code == 2 && conform_is_fault(&said);
     find_failures(c, weft_text_get(&said));
     if (refused)
         conform_fail(c, "run: refused: %s", conform_gist(&said));

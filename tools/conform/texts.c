@@ -23,7 +23,7 @@ static bool called(const conform *c, const char *check, const char *what, const 
                    weft_text *said)
 {
     int code = weft_process_call(argv, NULL, SECONDS, said);
-    if (code == 2 && conform_is_fault(weft_text_get(said)))
+    if (code == 2 && conform_is_fault(said))
         conform_fail(c, "%s: %s: refused: %s", check, what, conform_gist(said));
     else if (code == 2)
         conform_skip(c, "%s: %s: refused: %s", check, what, conform_gist(said));

@@ -146,7 +146,7 @@ static weft_status plan_some(const tune_space *space, const tune_choice *choice,
         out->refused = true;
         if (why)
             weft_text_add(why, "micro-batches are cut into more shares than they have samples");
-    } else if (s == WEFT_ERR_INPUT) {
+    } else if (weft_cli_exit_code(s) == 2) {
         out->refused = true;
         if (why)
             weft_text_add(why, weft_error_text(&own));

@@ -17,23 +17,21 @@ weft_status weft_plan_record(weft_plan *p, weft_pass_record record, double start
     return WEFT_OK;
 }
 
-/* Moves the graph's errors to err, naming who caused them, and where: a promise that is broken is
- * as bad as a descriptor that is, and no less so when the run is started again. */
+/* Moves the graph's errors to err, naming who caused them, and where. */
 static weft_status hand_over(weft_graph *g, const char *plugin, const char *stage, weft_error *err)
 {
     weft_error *from = weft_graph_error(g);
-    weft_status s = weft_error_status(from);
+    weft_status first = WEFT_OK;
     for (int i = 0; i < from->n_items; i++) {
         const bool broken = from->items[i].status == WEFT_ERR_INTERNAL;
-        weft_fail(err, broken ? WEFT_ERR_INPUT : from->items[i].status, WEFT_NOWHERE,
-                  broken && strcmp(plugin, "core") != 0
-                      ? "plugin %s left a broken graph (stage %s): %s"
-                      : "%.0s%.0s%s",
-                  plugin, stage, from->items[i].text);
+        const weft_status s = weft_fail(
+            err, broken ? WEFT_ERR_PLUGIN : from->items[i].status, WEFT_NOWHERE,
+            broken && strcmp(plugin, "core") != 0 ? "plugin %s left a broken graph (stage %s): %s"
+                                                  : "%.0s%.0s%s",
+            plugin, stage, from->items[i].text);
+        first = first ? first : s;
     }
-    if (s && from->n_items == 0)
-        return weft_fail_memory(err);
-    return s;
+    return first || !from->out_of_memory ? first : weft_fail_memory(err);
 }
 
 /* What a pass has left: sound, and, where there is a loss, with a gradient for every parameter. */
@@ -120,8 +118,8 @@ static weft_status core_step(weft_plan *p, weft_graph *g, const char *name,
 {
     int before = g->n_nodes;
     double start = weft_now();
-    weft_status s = step(g), broken = hand_over(g, "core", name, err);
-    s = s ? s : broken;
+    weft_status s = step(g), told = hand_over(g, "core", name, err);
+    s = told ? told : s;
     const weft_pass_record record = {name, "joint", NULL, before, g->n_nodes, 0};
     return s ? s : weft_plan_record(p, record, start, err);
 }
@@ -221,11 +219,11 @@ static weft_status check_model(const weft_plan *p, const weft_graph *g, weft_err
     if (!by)
         return weft_fail(err, WEFT_ERR_INPUT, weft_params_where(p->weft, "plugins"),
                          "no listed plugin builds a model; list one, as llama3, in [weft] plugins");
-    return weft_fail(err, WEFT_ERR_INPUT, by->module.where,
-                     g->n_nodes && !trains
-                         ? "the model of plugin '%s' writes no text: it has no logits of ids"
-                         : "plugin '%s' gives a model, and its hook graph has returned without "
-                           "building one: there is no loss, as weft_add_head makes it",
+    const bool mute = g->n_nodes && !trains;
+    return weft_fail(err, mute ? WEFT_ERR_INPUT : WEFT_ERR_PLUGIN, by->module.where,
+                     mute ? "the model of plugin '%s' writes no text: it has no logits of ids"
+                          : "plugin '%s' gives a model, and its hook graph has returned without "
+                            "building one: there is no loss, as weft_add_head makes it",
                      by->module.plugin->name);
 }
 
@@ -293,7 +291,7 @@ weft_status weft_plan_graph(weft_plan *p, weft_mode mode, const weft_plan_option
     limit l = {.after = options->stop_after};
     weft_status s = new_graph(p, mode, options, &p->graphs[mode], err);
     s = s ? s : run_passes(p, p->graphs[mode], &l, err);
-    if (s == WEFT_ERR_INTERNAL && l.failed && p->rank == 0 && options->broken)
+    if (s == WEFT_ERR_PLUGIN && l.failed && p->rank == 0 && options->broken)
         show_before(p, mode, options, &l, err);
-    return s == WEFT_ERR_INTERNAL ? WEFT_ERR_INPUT : s;
+    return s;
 }

@@ -63,7 +63,7 @@ weft_status weft_mesh_plan_cuts(weft_mesh_plan *plan, const char *name, const ch
     if (e)
         plan->entry[e - plan->entry].cuts = dim;
     return e ? WEFT_OK
-             : weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
+             : weft_fail(err, WEFT_ERR_PLUGIN, WEFT_NOWHERE,
                          "%s says what mesh axis '%s' cuts and has not declared that axis",
                          plan->by ? plan->by : "a plugin", name);
 }

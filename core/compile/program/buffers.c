@@ -62,13 +62,13 @@ static weft_status fail_stored(weft_compiler *c, const weft_value *v, const weft
     const char *mode = weft_mode_name(c->g->config.mode), *by = v->node->by;
     weft_text here = {0}, there = {0};
     if (!e)
-        return weft_fail(c->err, WEFT_ERR_INPUT, WEFT_NOWHERE,
+        return weft_fail(c->err, WEFT_ERR_PLUGIN, WEFT_NOWHERE,
                          "plugin %s: %s of the %s graph is not in the training graph; what a model "
                          "reads is added in every mode",
                          by, v->name, mode);
     weft_value_print_shape(v, &here);
     weft_value_print_shape(e->value, &there);
-    weft_status s = weft_fail(c->err, WEFT_ERR_INPUT, WEFT_NOWHERE,
+    weft_status s = weft_fail(c->err, WEFT_ERR_PLUGIN, WEFT_NOWHERE,
                               "plugin %s: in the %s graph there is %s %s, and in training %s %s; "
                               "what a model reads has the same dims and dtype in every mode",
                               by, mode, weft_dtype_name(v->dtype), weft_text_get(&here),

@@ -67,7 +67,7 @@ static weft_status fill(weft_compiler *c, weft_instruction *in, const weft_node 
         weft_local_tensor(c->g, v, c->l->coord, &in->tensors[i]);
         const int b = in->buffers[i] = c->l->buffer_of[v->id];
         if (b >= 0 && c->l->buffers[b].base == WEFT_BASE_FAR && !weft_node_is_far(n))
-            return weft_fail(c->err, WEFT_ERR_INPUT, WEFT_NOWHERE,
+            return weft_fail(c->err, WEFT_ERR_PLUGIN, WEFT_NOWHERE,
                              "plugin %s: %s lies in far memory in training, and is read without a "
                              "fetch in the %s graph",
                              v->node->by, v->name, weft_mode_name(c->g->config.mode));

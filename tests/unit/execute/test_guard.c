@@ -277,7 +277,7 @@ static void breaks(const char *stage, bool placed)
     assert_int_equal(
         plan_run_init(&p, "llama3 cpu adamw breaker", text,
                       &(weft_plan_options){.ranks = 1, .broken = weft_plan_keep_broken}),
-        WEFT_ERR_INPUT);
+        WEFT_ERR_PLUGIN);
     assert_null(p.plan);
     const char *errors = plan_run_errors(&p);
     snprintf(broken, sizeof broken, "plugin breaker left a broken graph (stage %s): b1.h = add",
