@@ -196,6 +196,8 @@ static weft_status find_transport(weft_run *run, weft_error *err)
 
 static weft_status begin_data(weft_run *run, weft_error *err)
 {
+    static const char *const right[] = {"for training, which repeats for ever, it is INT64_MAX",
+                                        "for validation it is 0 or more"};
     const weft_plugins *plugins = run->plan->plugins;
     const weft_graph *g = run->plan->graphs[WEFT_MODE_TRAIN];
     run->tokenizer = weft_plugins_service(plugins, "tokenizer", &run->tokenizer_self);
@@ -207,14 +209,10 @@ static weft_status begin_data(weft_run *run, weft_error *err)
                          "no listed plugin gives data; list one, as text, in [weft] plugins");
     weft_status s = run->data->fit ? run->data->fit(run->data_self, g, err) : WEFT_OK;
     s = s ? s : run->data->begin(run->data_self, run->plan->seq_len, run->seed, err);
-    s = s ? s
-          : weft_service_check_count(plugins, "data", "samples",
-                                     run->data->samples(run->data_self, WEFT_SPLIT_TRAIN), 1,
-                                     "for training, which repeats for ever, it is INT64_MAX", err);
-    s = s ? s
-          : weft_service_check_count(plugins, "data", "samples",
-                                     run->data->samples(run->data_self, WEFT_SPLIT_VALIDATION), 0,
-                                     "for validation it is 0 or more", err);
+    for (int split = WEFT_SPLIT_TRAIN; split <= WEFT_SPLIT_VALIDATION && !s; split++)
+        s = weft_service_check_count(plugins, "data", "samples",
+                                     run->data->samples(run->data_self, (weft_split)split),
+                                     split == WEFT_SPLIT_TRAIN, right[split], err);
     if (s || !run->tokenizer)
         return s;
     const weft_dim *vocab = weft_map_get(&g->dims, "vocab", 5);
