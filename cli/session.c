@@ -144,6 +144,12 @@ double weft_session_patience(const weft_params *run)
     return step_s > 0 && start_s > step_s ? start_s : step_s;
 }
 
+void weft_session_limit(const weft_session *s, weft_watch *watch)
+{
+    watch->limit_s = weft_params_real(s->run, "rank_timeout");
+    watch->patience_s = weft_session_patience(s->run);
+}
+
 static void log_wraps(const weft_session *s)
 {
     weft_text text = {0};
@@ -192,8 +198,7 @@ weft_status weft_session_init(weft_session *s, const weft_cli_options *options, 
     if (control) {
         weft_watch *watch = weft_control_watch(control, rank);
         watch->log = &s->log;
-        watch->limit_s = weft_params_real(s->run, "rank_timeout");
-        watch->patience_s = weft_session_patience(s->run);
+        weft_session_limit(s, watch);
     }
     status = count_threads(s, control, options, err);
     if (status)

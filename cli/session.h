@@ -28,6 +28,8 @@ weft_status weft_session_init(weft_session *session, const weft_cli_options *opt
 void weft_session_release(weft_session *session);
 /* The limit of waits at the start, by [weft]; 0: none. */
 double weft_session_patience(const weft_params *run);
+/* The watch of a rank keeps to what [weft] says. */
+void weft_session_limit(const weft_session *session, weft_watch *watch);
 
 /* Fails where no plugin updates a parameter. */
 weft_status weft_session_check_learns(const weft_session *session, const weft_plan *plan,

@@ -263,12 +263,8 @@ static weft_status prepare(weft_rank *rank, training *t, bool waits)
     s = s ? s
           : weft_rank_agree(rank, "looking at the run folder", take_folder(rank, waits, &t->lock));
     s = s ? s : weft_cli_check_room(rank, t->plan);
-    s = s ? s
-          : weft_rank_agree(rank, "opening plugins",
-                            weft_plugins_open(session->plugins, &rank->err));
-    s = s ? s
-          : weft_rank_agree(rank, "preparing the run",
-                            weft_run_create(t->plan, &session->host, &t->run, &rank->err));
+    s = s ? s : weft_rank_open(rank);
+    s = s ? s : weft_rank_prepare(rank, t->plan, &t->run);
     if (!s)
         t->run->write_texts = weft_generate_asked;
     if (!s && t->run->data->fingerprint)

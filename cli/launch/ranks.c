@@ -16,6 +16,20 @@ struct weft_crew {
     pthread_cond_t changed;
 };
 
+weft_status weft_rank_open(weft_rank *rank)
+{
+    weft_status s = weft_plugins_open(rank->session.plugins, &rank->err);
+    return weft_rank_agree(rank, "opening plugins", s);
+}
+
+weft_status weft_rank_prepare(weft_rank *rank, weft_plan *plan, weft_run **run)
+{
+    weft_status s = weft_run_create(plan, &rank->session.host, run, &rank->err);
+    if (!s)
+        weft_session_limit(&rank->session, (*run)->watch);
+    return weft_rank_agree(rank, "preparing the run", s);
+}
+
 void weft_rank_leave_transport(const weft_plugins *plugins)
 {
     void *self;

@@ -3,6 +3,7 @@
 #ifndef WEFT_CLI_LAUNCH_RANKS_H
 #define WEFT_CLI_LAUNCH_RANKS_H
 
+#include "execute/run.h"
 #include "session.h"
 
 #include <pthread.h>
@@ -33,6 +34,10 @@ static inline weft_status weft_rank_agree(weft_rank *rank, const char *phase, we
                ? weft_control_agree(rank->control, rank->session.host.rank, phase, mine, &rank->err)
                : mine;
 }
+/* Opens its plugins. */
+weft_status weft_rank_open(weft_rank *rank);
+/* Its run, which waits for its device as long as [weft] says. */
+weft_status weft_rank_prepare(weft_rank *rank, weft_plan *plan, weft_run **run);
 /* Creates a session per rank (options->ranks of them, at least one) and runs body on every rank;
  * rank 0 is the caller's thread. quiet: only warnings are logged. Reports errors; returns the exit
  * code. A rank that hangs while another has failed cannot be ended but with the whole process,

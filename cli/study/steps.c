@@ -37,12 +37,8 @@ static weft_status run_steps(weft_rank *rank, void *ctx)
     s = s ? s : weft_session_check_learns(session, plan, &rank->err);
     s = weft_rank_agree(rank, "planning", s);
     s = s ? s : weft_cli_check_room(rank, plan);
-    s = s ? s
-          : weft_rank_agree(rank, "opening plugins",
-                            weft_plugins_open(session->plugins, &rank->err));
-    s = s ? s
-          : weft_rank_agree(rank, "preparing the run",
-                            weft_run_create(plan, &session->host, &run, &rank->err));
+    s = s ? s : weft_rank_open(rank);
+    s = s ? s : weft_rank_prepare(rank, plan, &run);
     if (!s) {
         run->stop_after = t->steps;
         s = weft_run_train(run, &never, &rank->err);

@@ -72,7 +72,7 @@ struct weft_run {
     weft_groups groups;
     const weft_op *staged[WEFT_STAGED_OPS]; /* those that the log has named */
     int n_staged;
-    bool explained;               /* where the device failed has been said */
+    bool explained, answers;      /* where the device failed has been said; its poll answers */
     struct weft_streams *streams; /* NULL: the device computes at once */
     weft_box *boxes;              /* room for those of one move */
     size_t boxes_capacity;

@@ -27,7 +27,7 @@ struct weft_streams {
     bool reads_beside[WEFT_MODES];                /* inputs, on another queue than the first */
     bool communicates;                            /* tasks in which ranks do are captured, too */
     bool captured;                                /* the body that is being enqueued */
-    uint64_t tag;                                 /* the last */
+    uint64_t tag, far; /* the last; by tags, what all queues had come to when somebody looked */
     uint64_t last[WEFT_MOST_QUEUES];
     weft_tagged *tags; /* [WEFT_MOST_TAGS], a ring */
 };

@@ -118,10 +118,13 @@ static weft_status give_up(weft_run *run, double limit_s, weft_error *err)
         return missing;
     print_reached(run, &text);
     run->explained = true;
-    weft_status s =
-        weft_fail(err, WEFT_ERR_RUN, WEFT_NOWHERE,
-                  "rank %d: its device is not done after %g s ([weft] rank_timeout); %s",
-                  run->plan->rank, limit_s, weft_text_get(&text));
+    weft_status s = weft_fail(
+        err, WEFT_ERR_RUN, WEFT_NOWHERE,
+        "rank %d: its device is not done after %g s ([weft] %s_timeout), as poll of plugin '%s' "
+        "says%s%s",
+        run->plan->rank, limit_s, run->watch->patient ? "start" : "rank",
+        weft_plugins_giver(run->plan->plugins, run->plan->device), text.size ? "; " : "",
+        weft_text_get(&text));
     weft_text_release(&text);
     return s;
 }
@@ -142,39 +145,40 @@ static weft_status look(weft_run *run, double since, weft_error *err)
     return t->check(run->groups.transport_self, err);
 }
 
-/* One that never says whether it is done would be asked for ever: it leaves what it is given, true
- * or false, which is no answer. */
-static weft_status ask_first(weft_run *run, weft_device_event *event, bool *done, weft_error *err)
+/* Who does is slow, and does not hang. */
+static bool gets_on(weft_run *run)
+{
+    const uint64_t before = run->streams->far;
+    run->streams->far = 0;
+    for (int i = 0; i < run->streams->n_queues; i++)
+        run->streams->far += weft_device_reached(run->plan, i);
+    return run->streams->far != before;
+}
+
+/* event NULL: all that was enqueued. A poll that leaves *done as it is, be it true or false, gives
+ * no answer, and would be asked for ever: the first wait of a run finds it. */
+static weft_status ask(weft_run *run, weft_device_event *event, weft_error *err)
 {
     enum { ENOUGH = 8 };
     const weft_device *device = run->plan->device;
-    for (int i = 0; i < ENOUGH; i++) {
-        *done = i % 2;
-        weft_status s = device->poll(run->plan->device_self, event, done, err);
-        if (s || *done != (i % 2))
-            return s;
-    }
-    return weft_fail(err, WEFT_ERR_RUN, WEFT_NOWHERE,
-                     "plugin '%s': its poll says that all is well, and leaves *done as it is; it "
-                     "sets that to true or false",
-                     weft_plugins_giver(run->plan->plugins, device));
-}
-
-/* event NULL: all that was enqueued. */
-static weft_status ask(weft_run *run, weft_device_event *event, weft_error *err)
-{
-    const double since = weft_now();
-    double looked = since;
-    bool done = false;
+    double since = weft_now(), looked = since;
     weft_status s = WEFT_OK;
-    for (int64_t i = 0; !done && !s; i++) {
-        s = i ? run->plan->device->poll(run->plan->device_self, event, &done, err)
-              : ask_first(run, event, &done, err);
-        if (s || done)
-            break;
+    for (int64_t i = 0; !s; i++) {
+        const bool before = !run->answers && i % 2;
+        bool done = before;
+        s = device->poll(run->plan->device_self, event, &done, err);
+        run->answers = run->answers || done != before;
+        if (s || (done && run->answers))
+            return s;
+        if (i == ENOUGH && !run->answers)
+            return weft_fail(err, WEFT_ERR_RUN, WEFT_NOWHERE,
+                             "plugin '%s': its poll says that all is well, and leaves *done as it "
+                             "is; it sets that to true or false",
+                             weft_plugins_giver(run->plan->plugins, device));
         rest(i);
         if (weft_now() - looked > 0.1) {
             looked = weft_now();
+            since = gets_on(run) ? looked : since;
             s = look(run, since, err);
         }
     }

@@ -167,9 +167,7 @@ static weft_status start(work *w, weft_error *err)
 static weft_status prepare(work *w)
 {
     weft_rank *rank = w->rank;
-    weft_session *session = &rank->session;
-    weft_status s =
-        weft_rank_agree(rank, "opening plugins", weft_plugins_open(session->plugins, &rank->err));
+    weft_status s = weft_rank_open(rank);
     if (!w->job->wishes->out)
         s = s ? s : weft_rank_agree(rank, "reading prompts", find_texts(w, &rank->err));
     s = s ? s : weft_rank_agree(rank, "planning", make_plan(w, &rank->err));
@@ -177,9 +175,7 @@ static weft_status prepare(work *w)
           : weft_rank_agree(rank, "comparing the ranks",
                             weft_digest_check(w->plan, rank->control, &rank->err));
     s = s ? s : weft_cli_check_room(rank, w->plan);
-    s = s ? s
-          : weft_rank_agree(rank, "preparing the run",
-                            weft_run_create(w->plan, &session->host, &w->run, &rank->err));
+    s = s ? s : weft_rank_prepare(rank, w->plan, &w->run);
     s = s ? s : weft_rank_agree(rank, "loading weights", load(w, &rank->err));
     return s || w->job->wishes->out
                ? s

@@ -196,7 +196,6 @@ static weft_status probe_updated(weft_probe *probe, weft_run *run, weft_error *e
 
 static weft_status start(weft_rank *rank, oracle_record *r, weft_plan *plan, weft_run **run)
 {
-    weft_session *session = &rank->session;
     weft_status s = WEFT_OK;
     pthread_mutex_lock(&r->lock);
     find_dtypes(r, plan->graphs[WEFT_MODE_TRAIN]);
@@ -204,12 +203,8 @@ static weft_status start(weft_rank *rank, oracle_record *r, weft_plan *plan, wef
     pthread_mutex_unlock(&r->lock);
     s = weft_rank_agree(rank, "listing values", s);
     s = s ? s : weft_cli_check_room(rank, plan);
-    s = s ? s
-          : weft_rank_agree(rank, "opening plugins",
-                            weft_plugins_open(session->plugins, &rank->err));
-    return s ? s
-             : weft_rank_agree(rank, "preparing the run",
-                               weft_run_create(plan, &session->host, run, &rank->err));
+    s = s ? s : weft_rank_open(rank);
+    return s ? s : weft_rank_prepare(rank, plan, run);
 }
 
 weft_status oracle_run(weft_rank *rank, void *ctx)
