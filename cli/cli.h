@@ -165,6 +165,8 @@ typedef struct weft_cli_log {
     weft_journal file; /* log.txt; no path: none */
 } weft_cli_log;
 
+/* When any log of this process got its last line, whether that is shown or not. */
+double weft_cli_log_spoke(void);
 /* log must outlive the result. */
 weft_log weft_cli_log_init(weft_cli_log *log, weft_log_level least);
 /* Lines are appended to this file from now on, after `first`, whole lines, and all that were logged

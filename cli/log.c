@@ -70,10 +70,18 @@ static void keep_line(weft_cli_log *log, weft_log_level level, const char *line)
     weft_text_release(&text);
 }
 
+static _Atomic double spoke;
+
+double weft_cli_log_spoke(void)
+{
+    return spoke;
+}
+
 /* Several ranks may have one standard error: whole lines go there, each in one piece. */
 static void write_line(void *self, weft_log_level level, const char *line)
 {
     weft_cli_log *log = self;
+    spoke = weft_now();
     const bool shows = level >= log->least,
                keeps = level >= log->least_kept && *line != '\r' && (log->early || log->file.path);
     if (!shows && !keeps)

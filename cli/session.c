@@ -2,6 +2,7 @@
 #include "session.h"
 #include "console/counts.h"
 #include "console/crash.h"
+#include "launch/stop.h"
 #include "print/wraps.h"
 #include "processors.h"
 
@@ -204,7 +205,9 @@ weft_status weft_session_init(weft_session *s, const weft_cli_options *options, 
     if (status)
         return status;
     const weft_status keys = weft_settings_check_keys(s->settings, rank == 0 ? &s->log : NULL, err);
+    weft_stop_limit(weft_session_patience(s->run), "creating plugins");
     status = weft_plugins_create(s->plugins, &s->host, err);
+    weft_stop_limit(0, NULL);
     if (!status && rank == 0)
         log_wraps(s);
     return status ? status : keys;

@@ -251,9 +251,10 @@ static weft_status make_plan(weft_rank *rank, weft_plan **plan)
 static weft_status prepare(weft_rank *rank, training *t, bool waits)
 {
     weft_session *session = &rank->session;
-    weft_stop_limit(weft_session_patience(session->run));
-    weft_status s = weft_rank_agree(rank, "planning", make_plan(rank, &t->plan));
-    weft_stop_limit(0);
+    weft_stop_limit(weft_session_patience(session->run), "planning");
+    weft_status s = make_plan(rank, &t->plan);
+    weft_stop_limit(0, NULL);
+    s = weft_rank_agree(rank, "planning", s);
     s = s ? s
           : weft_rank_agree(rank, "comparing the ranks",
                             weft_digest_check(t->plan, rank->control, &rank->err));

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "ranks.h"
 #include "base/blame.h"
+#include "stop.h"
 
 #include <string.h>
 #include <time.h>
@@ -18,7 +19,9 @@ struct weft_crew {
 
 weft_status weft_rank_open(weft_rank *rank)
 {
+    weft_stop_limit(weft_session_patience(rank->session.run), "opening plugins");
     weft_status s = weft_plugins_open(rank->session.plugins, &rank->err);
+    weft_stop_limit(0, NULL);
     return weft_rank_agree(rank, "opening plugins", s);
 }
 

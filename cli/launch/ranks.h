@@ -34,7 +34,7 @@ static inline weft_status weft_rank_agree(weft_rank *rank, const char *phase, we
                ? weft_control_agree(rank->control, rank->session.host.rank, phase, mine, &rank->err)
                : mine;
 }
-/* Opens its plugins. */
+/* Opens its plugins, in the time that a start may take. */
 weft_status weft_rank_open(weft_rank *rank);
 /* Its run, which waits for its device as long as [weft] says. */
 weft_status weft_rank_prepare(weft_rank *rank, weft_plan *plan, weft_run **run);

@@ -6,6 +6,7 @@
 #include "launch/job.h"
 #include "record.h"
 
+#include <math.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -19,7 +20,8 @@ static const double same_interrupt_s = 1, same_request_s = 5;
 static volatile sig_atomic_t asked, saves;
 static sigset_t taken; /* what weft_stop_take has blocked */
 static bool any;
-static _Atomic double limit, limit_at; /* 0: none */
+static _Atomic double limit, limit_from; /* 0: none */
+static const char *_Atomic limited;
 
 bool weft_stop_ends(int number, double after_s)
 {
@@ -94,10 +96,21 @@ static bool is_starting(void)
     return weft_blame_latest_step() == 0;
 }
 
-void weft_stop_limit(double limit_s)
+void weft_stop_limit(double limit_s, const char *what)
 {
-    atomic_store(&limit_at, limit_s > 0 ? weft_now() + limit_s : 0);
+    atomic_store(&limit, 0);
+    atomic_store(&limited, what);
+    atomic_store(&limit_from, weft_now());
     atomic_store(&limit, limit_s);
+}
+
+/* What waits in a hook for another rank is to be ended by who finds that rank stopped, up to a
+ * quarter after the limit (lib/net), and names it: this comes later. */
+static bool is_over(double now)
+{
+    const double limit_s = atomic_load(&limit), later_s = fmin(fmax(limit_s / 2, 3), 240),
+                 from = fmax(atomic_load(&limit_from), weft_cli_log_spoke());
+    return limit_s > 0 && now > from + limit_s + later_s;
 }
 
 /* Whatever the main thread is in, and may be for ever. */
@@ -115,14 +128,15 @@ static _Noreturn void end_start(bool speaks, weft_status status, const char *why
 static void look_at_start(bool speaks, double asked_at, bool hung_up)
 {
     char why[160];
-    const double now = weft_now(), until = atomic_load(&limit_at);
+    const double now = weft_now();
     if (asked && !hung_up && now - asked_at > same_request_s)
         end_start(speaks, WEFT_ERR_STOPPED, "stopped by a signal before the first step");
+    if (!is_over(now))
+        return;
     snprintf(why, sizeof why,
-             "planning is not done after %g s ([weft] start_timeout); a greater one waits longer",
-             atomic_load(&limit));
-    if (until > 0 && now > until)
-        end_start(speaks, WEFT_ERR_RUN, why);
+             "%s is not done after %g s ([weft] start_timeout); a greater one waits longer",
+             atomic_load(&limited), atomic_load(&limit));
+    end_start(speaks, WEFT_ERR_RUN, why);
 }
 
 static int await_signal(void)

@@ -21,8 +21,9 @@ const sigset_t *weft_stop_signals(void);
  * nothing where none are blocked. */
 weft_status weft_stop_attend(bool speaks, weft_error *err);
 /* Until it is told otherwise, nobody waits longer than this for the main thread to be done with
- * what it does now, of which nothing is lost; 0: for ever. Does nothing once there was a step. */
-void weft_stop_limit(double limit_s);
+ * what it does now ("planning"), of which nothing is lost, or to log a line: who says how far it is
+ * does not hang. 0: for ever. Does nothing once there was a step. */
+void weft_stop_limit(double limit_s, const char *what);
 /* Not 0: the run is to end. */
 const volatile sig_atomic_t *weft_stop_asked(void);
 /* How often it was asked to save. */
