@@ -2,6 +2,7 @@
 #include "session.h"
 #include "console/counts.h"
 #include "console/crash.h"
+#include "forecast/forecast.h"
 #include "launch/stop.h"
 #include "print/wraps.h"
 #include "processors.h"
@@ -228,7 +229,7 @@ weft_status weft_session_check_learns(const weft_session *s, const weft_plan *pl
 {
     const weft_loaded *by = weft_plugins_that_gives(s->plugins, "optimizer");
     if (learns(plan->lowered[WEFT_MODE_TRAIN]->graph))
-        return WEFT_OK;
+        return weft_plan_check_axes(plan, err);
     if (by)
         return weft_fail(err, WEFT_ERR_PLUGIN, by->module.where,
                          "plugin '%s' gives an optimizer, and its hook joint has returned without "

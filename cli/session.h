@@ -31,7 +31,7 @@ double weft_session_patience(const weft_params *run);
 /* The watch of a rank keeps to what [weft] says. */
 void weft_session_limit(const weft_session *session, weft_watch *watch);
 
-/* Fails where no plugin updates a parameter. */
+/* Fails where no plugin updates a parameter, or an axis cuts what the model does not have. */
 weft_status weft_session_check_learns(const weft_session *session, const weft_plan *plan,
                                       weft_error *err);
 

@@ -38,9 +38,69 @@ static weft_status check_instruction(const weft_plan *plan, const weft_instructi
     return weft_leave(&entry, in->kernel->check(&call, err));
 }
 
+/* By this name; any of several sequences ("text_seq") is cut where one would be. */
+static bool is_called(const char *name, const char *dim)
+{
+    const size_t n = strlen(name);
+    return strcmp(name, dim) == 0 ||
+           (strcmp(dim, "seq") == 0 && n > 4 && strcmp(name + n - 4, "_seq") == 0);
+}
+
+enum { SAID = 16 };
+
+/* The dims that inputs have, each once; but that of micro-batches, which are each a graph's. */
+static int list_dims(const weft_graph *g, const char *names[SAID])
+{
+    int n_names = 0;
+    for (const weft_node *n = weft_graph_first(g); n; n = n->next)
+        for (int d = 0; weft_node_is(n, WEFT_OP_INPUT) && d < n->outs[0]->n_dims; d++) {
+            const char *name = n->outs[0]->dims[d].name;
+            int i = 0;
+            while (i < n_names && strcmp(names[i], name) != 0)
+                i++;
+            if (i == n_names && i < SAID && strcmp(name, "micro") != 0)
+                names[n_names++] = name;
+        }
+    return n_names;
+}
+
+/* What is to be cut, and is not there, would leave all ranks of an axis with the same to do. */
+static weft_status check_axis(const weft_axis *axis, int n, const char *const *names,
+                              weft_error *err)
+{
+    weft_text text = {0};
+    for (int i = 0; i < n; i++) {
+        if (is_called(names[i], axis->cuts)) {
+            weft_text_release(&text);
+            return WEFT_OK;
+        }
+        weft_text_print(&text, "%s%s", i ? ", " : "", names[i]);
+    }
+    weft_status s = weft_fail(err, WEFT_ERR_INPUT, axis->at,
+                              "plugin '%s': its axis %s is to cut dim '%s' of all inputs, and no "
+                              "input of this model has such a dim; theirs are %s; list another "
+                              "model, or give the axis one rank",
+                              axis->by, axis->name, axis->cuts, weft_text_get(&text));
+    weft_text_release(&text);
+    return s;
+}
+
+weft_status weft_plan_check_axes(const weft_plan *plan, weft_error *err)
+{
+    const weft_graph *g = weft_plan_model(plan);
+    const char *names[SAID];
+    const int n = g ? list_dims(g, names) : 0;
+    weft_status s = WEFT_OK;
+    for (int a = 0; n > 0 && a < plan->mesh.n_axes && !s; a++)
+        if (plan->mesh.axis[a].cuts)
+            s = check_axis(&plan->mesh.axis[a], n, names, err);
+    return s;
+}
+
 weft_status weft_plan_check(const weft_plan *plan, weft_error *err)
 {
-    weft_status s = check_transport(plan, err);
+    weft_status s = weft_plan_check_axes(plan, err);
+    s = s ? s : check_transport(plan, err);
     s = s ? s : weft_plan_reach_far(plan, err);
     for (int m = 0; m < WEFT_MODES; m++) {
         const weft_lowered *l = plan->lowered[m];

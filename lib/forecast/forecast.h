@@ -86,6 +86,8 @@ uint64_t weft_plan_identity(const weft_plan *plan, const weft_forecast *f);
 /* ---- check.c: what a run would refuse that the plan can see ---- */
 
 weft_status weft_plan_check(const weft_plan *plan, weft_error *err);
+/* Of that: is there what axes are said to cut? */
+weft_status weft_plan_check_axes(const weft_plan *plan, weft_error *err);
 
 /* ---- libraries.c: memory beside what is planned, as the plugins estimate it ---- */
 
