@@ -31,8 +31,7 @@ extern "C" {
  * table's order is that of files. */
 typedef struct weft_hf_tensor {
     const char *name;  /* the run's; {l}: the block's number. NULL: files may hold `file`, which
-                          nobody needs; there {l} is any number, and '*' in front or at the end
-                          stands  for any text */
+                          nobody needs; there {l} is any number, or '*' any text, once */
     const char *shape; /* the run's: a word for each dim, a product of keys, numbers and sums of
                           these: "n_heads*head_dim dim", "n_heads*(a_dim+b_dim)" */
     const char *file;  /* as the folder calls it; NULL: the same. {x}: it lies in as many tensors as

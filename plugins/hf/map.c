@@ -28,33 +28,16 @@ void hf_file_name(const hf_tensor *t, int64_t i, bool ours, char name[HF_NAME])
     hf_name(name, ours ? t->row->name : hf_file_of(t->row), t->layer, i);
 }
 
-/* {l} is any number. */
+/* A pattern has one gap at most: {l} is any number, '*' any text. */
 static bool fits(const char *pattern, const char *name)
 {
-    for (; *pattern; pattern++) {
-        if (*pattern == '*' && !pattern[1])
-            return true;
-        if (strncmp(pattern, "{l}", 3) == 0) {
-            size_t digits = strspn(name, "0123456789");
-            if (digits == 0)
-                return false;
-            name += digits;
-            pattern += 2;
-        } else if (*pattern != *name++) {
-            return false;
-        }
-    }
-    return !*name;
-}
-
-static bool is_of_pattern(const char *pattern, const char *name)
-{
-    if (*pattern != '*')
-        return fits(pattern, name);
-    for (; *name; name++)
-        if (fits(pattern + 1, name))
-            return true;
-    return false;
+    const size_t head = strcspn(pattern, "{*"), n = strlen(name);
+    const bool is_number = pattern[head] == '{';
+    const char *tail = pattern + head + (is_number ? 3 : pattern[head] == '*');
+    const size_t fixed = head + strlen(tail), gap = n - fixed;
+    if (n < fixed || strncmp(pattern, name, head) != 0 || strcmp(name + head + gap, tail) != 0)
+        return false;
+    return is_number ? gap > 0 && strspn(name + head, "0123456789") >= gap : pattern[head] || !gap;
 }
 
 int64_t hf_model_blocks(const hf_model *m)
@@ -81,7 +64,7 @@ bool hf_is_ignored(const hf_model *m, const char *name)
     for (const weft_hf_tensor *row = m->form->tensors; hf_is_row(row); row++) {
         size_t skip = strncmp(hf_file_of(row), prefix, strlen(prefix)) == 0 ? strlen(prefix) : 0;
         if (!row->name && hf_model_has(m, row->when, row->unless) &&
-            (is_of_pattern(row->file, name) || is_of_pattern(row->file + skip, name)))
+            (fits(row->file, name) || fits(row->file + skip, name)))
             return true;
     }
     return false;

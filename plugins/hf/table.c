@@ -88,6 +88,9 @@ static bool has_row(const check *c, const char *name)
 
 static void check_tensor(check *c, const weft_hf_tensor *row)
 {
+    const char *gap = row->name ? NULL : strpbrk(row->file, "{*");
+    if (gap && strpbrk(gap + 1, "{*"))
+        complain(c, "'%s' has several gaps: {l} or '*', and once", row->file);
     if (!row->name && row->of && !has_row(c, row->of))
         complain(c, "'%s' has what '%s' has, which no row is called", row->file, row->of);
     if (!row->name)

@@ -283,6 +283,7 @@ static void mistakes_of_tables_are_named(void **state)
         {{{"a", "dim", .file = "x{x}"}, {0}}, toy_keys, "'a' is [dim], 1 dims"},
         {{{"a", "dim", .unless = "tied"}, {0}}, toy_keys, "'a' speaks of 'tied'"},
         {{{"a.{l}", "dim", .file = "a"}, {0}}, toy_keys, "one is of each block"},
+        {{{"a", .shape = "dim"}, {.file = "*.{l}.b"}, {0}}, toy_keys, "'*.{l}.b' has several gaps"},
         {{{"a", .shape = "dim"}, {0}},
          unknown_key,
          "'hidden_size' speaks of 'width', which is no key of the plugin's"},
