@@ -247,8 +247,10 @@ weft_status hf_folder_check(const char *folder, weft_error *err)
                                : hf_refuse(err, folder, "is a file; name the folder that holds it");
 }
 
-static weft_status no_config(const char *folder, weft_error *err)
+weft_status hf_config_check(const char *folder, weft_error *err)
 {
+    if (hf_is_folder(folder))
+        return WEFT_OK;
     weft_status s = hf_folder_check(folder, err);
     s = s ? s : hf_refuse_metas(folder, err);
     if (s)
@@ -261,20 +263,14 @@ static weft_status no_config(const char *folder, weft_error *err)
     return hf_refuse(err, folder, "has no config.json, so it is not a Hugging Face folder");
 }
 
-weft_status hf_config_check(const char *folder, weft_error *err)
-{
-    return hf_is_folder(folder) ? WEFT_OK : no_config(folder, err);
-}
-
 weft_status hf_config_read(const char *folder, const hf_tables *tables, hf_model *m,
                            weft_error *err)
 {
     char path[HF_PATH];
     json_t *root = NULL;
     *m = (hf_model){.bos = -1, .eos = -1, .context = 2048};
-    if (!hf_is_folder(folder))
-        return no_config(folder, err);
-    weft_status s = hf_read_json(hf_path(path, folder, "config.json"), &root, err);
+    weft_status s = hf_config_check(folder, err);
+    s = s ? s : hf_read_json(hf_path(path, folder, "config.json"), &root, err);
     if (!s) {
         hf_reader r = {.path = path, .object = root, .m = m, .err = err};
         read_model(&r, folder, tables);

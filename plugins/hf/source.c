@@ -30,17 +30,13 @@ static const weft_stored *find_stored(const hf_source *x, const hf_tensor *t, in
     return weft_folder_find(x->folder, name);
 }
 
-/* The first tensor that can have either name tells. */
-static void find_prefix(hf_source *x)
+/* Files of a bare model: none of their names has the prefix. */
+static bool is_bare(const hf_source *x)
 {
-    bool whole = x->ours;
-    for (int i = 0; i < x->map.n && !whole && !x->bare; i++) {
-        char name[HF_NAME];
-        hf_file_name(&x->map.list[i], 0, false, name);
-        const char *bare = bare_name(&x->model, name);
-        whole = bare && weft_folder_find(x->folder, name);
-        x->bare = bare && !whole && weft_folder_find(x->folder, bare);
-    }
+    for (int i = 0; i < weft_folder_count(x->folder); i++)
+        if (bare_name(&x->model, weft_folder_get(x->folder, i)->name))
+            return false;
+    return !x->ours;
 }
 
 /* A tensor may lie in the place of a later row. */
@@ -162,7 +158,7 @@ weft_status hf_source_match(hf_source *x, hf_extra extra, weft_error *err)
     if (!s && !m.known)
         s = weft_fail_memory(err);
     if (!s) {
-        find_prefix(x);
+        x->bare = is_bare(x);
         for (int i = 0; i < x->map.n; i++) {
             weft_status one = match_one(&m, &x->map.list[i]);
             s = s ? s : one;
