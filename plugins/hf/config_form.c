@@ -8,33 +8,29 @@
 
 /* ---- values ---- */
 
-/* standard NAN: the key is required. whole: no fraction. NAN: what is wrong is said. */
-static double get_number(hf_reader *r, const char *key, double least, double most, bool whole,
-                         double standard)
+/* whole: no fraction. NAN: what is wrong is said. */
+static double get_number(hf_reader *r, const char *key, double least, double most, bool whole)
 {
     const json_t *x = hf_get(r, key);
-    if (!x && isnan(standard))
-        hf_complain(r, "'%s' is missing", key);
+    const double value = json_number_value(x);
     if (!x)
-        return standard;
-    if (!(whole ? json_is_integer(x) : json_is_number(x))) {
+        hf_complain(r, "'%s' is missing", key);
+    else if (!(whole ? json_is_integer(x) : json_is_number(x)))
         hf_complain(r, "'%s' is %s; expected a %snumber", key, hf_json_type(x),
                     whole ? "whole " : "");
-        return NAN;
-    }
-    double value = json_number_value(x);
-    if (value >= least && value <= most)
+    else if (value >= least && value <= most)
         return value;
-    hf_complain(r, "'%s' is %.10g; expected %.10g to %.10g", key, value, least, most);
+    else
+        hf_complain(r, "'%s' is %.10g; expected %.10g to %.10g", key, value, least, most);
     return NAN;
 }
 
-static bool get_bool(hf_reader *r, const char *key, bool standard)
+static bool get_bool(hf_reader *r, const char *key)
 {
     const json_t *x = hf_get(r, key);
     if (x && !json_is_boolean(x))
         hf_complain(r, "'%s' is %s; expected true or false", key, hf_json_type(x));
-    return x ? json_is_true(x) : standard;
+    return json_is_true(x);
 }
 
 /* ---- what other keys say of a key ---- */
@@ -46,8 +42,8 @@ typedef struct amount {
     char said[HF_NAME]; /* "'a*b', 2*3 = 6", "'a', 6" */
 } amount;
 
-/* Sums of products and quotients, rounded down, of numbers and of keys of config.json above k. */
-static amount amount_of(const hf_reader *r, const weft_hf_key *k, const char *text)
+/* Sums of products and quotients, rounded down, of numbers and of keys of the object. */
+static amount amount_of(const hf_reader *r, const char *text)
 {
     amount a = {.x = NAN, .whole = true};
     char numbers[HF_NAME / 2], operation = '+';
@@ -55,7 +51,7 @@ static amount amount_of(const hf_reader *r, const weft_hf_key *k, const char *te
     size_t used = 0;
     for (const char *c = text; c && used < sizeof numbers; operation = *c++) {
         const size_t n = strcspn(c, "*/+ ");
-        const double x = hf_model_operand(r->m, r->keys, k, c, n);
+        const double x = hf_operand(r->object, c, n);
         const bool divides = operation == '/' && x != 0, ends = !c[n] || c[n] == ' ';
         sum += operation == '+' ? product : 0;
         a.whole = a.whole && !(divides && fmod(product, x) > 0);
@@ -82,15 +78,31 @@ static bool is_answer(const char *text)
     return text && (strcmp(text, "true") == 0 || strcmp(text, "false") == 0);
 }
 
-/* What stands for a key that is left out. */
-static double standard_of(hf_reader *r, const weft_hf_key *k)
+/* A key that is left out becomes what stands for it; false: nobody knows what that is. */
+static bool fill(hf_reader *r, const weft_hf_key *k)
 {
-    if (!k->standard || is_answer(k->standard))
-        return k->standard ? k->standard[0] == 't' : NAN;
-    const amount a = amount_of(r, k, k->standard);
-    if (!a.whole && !hf_get(r, k->name))
+    json_t *now = hf_get(r, k->name), *old = hf_get(r, k->old), *x;
+    if (now && old && !json_equal(now, old))
+        hf_complain(r, "'%s' and '%s' are the same key and differ; keep the right one", k->name,
+                    k->old);
+    if (now || !(old || k->standard))
+        return true;
+    const amount a = amount_of(r, old ? NULL : k->standard);
+    if (!a.whole)
         hf_complain(r, "'%s' is left out, and %s, is not whole", k->name, a.said);
-    return a.x;
+    if (old)
+        x = json_incref(old);
+    else if (k->null && json_object_get(r->object, k->name))
+        x = hf_json_of(k->null);
+    else if (is_answer(k->standard))
+        x = json_boolean(*k->standard == 't');
+    else if (isnan(a.x))
+        return false;
+    else
+        x = a.x == floor(a.x) ? json_integer((json_int_t)a.x) : json_real(a.x);
+    if (json_object_set_new(r->object, k->name, x) != 0)
+        r->status = weft_fail_memory(r->err);
+    return true;
 }
 
 /* ---- one key ---- */
@@ -122,16 +134,14 @@ void hf_check_constant(hf_reader *r, const weft_hf_key *k)
 
 static void check_relations(hf_reader *r, const weft_hf_key *k, double x)
 {
-    const amount whole = amount_of(r, k, k->divides), more = amount_of(r, k, k->below);
+    const amount whole = amount_of(r, k->divides), more = amount_of(r, k->below);
     const char *most = k->most;
     if (!isnan(whole.x) && (x == 0 || fmod(whole.x, x) != 0))
         hf_complain(r, "'%s' %.10g does not divide %s", k->name, x, whole.said);
-    if (k->multiple && fmod(x, (double)k->multiple) != 0)
-        hf_complain(r, "'%s' is %.10g; %s", k->name, x, k->why ? k->why : "it is another model");
     if (x >= more.x)
         hf_complain(r, "'%s' is %.10g; it must be less than %s", k->name, x, more.said);
     for (size_t n; most && (n = hf_next_word(&most)); most += n) {
-        const amount a = amount_of(r, k, most);
+        const amount a = amount_of(r, most);
         if (x > a.x) {
             hf_complain(r, "'%s' is %.10g; at most %s", k->name, x, a.said);
             return;
@@ -148,43 +158,40 @@ static void check_again(hf_reader *r, const weft_hf_key *k, const hf_value *v, d
                     v->param->name, before);
 }
 
-/* NAN: it is wrong, or follows from a key that is. */
-static double number_of(hf_reader *r, const weft_hf_key *k, const weft_param *p, double by)
-{
-    const bool bounded = p->min != 0 || p->max != 0,
-               is_null = k->null && json_is_null(json_object_get(r->object, k->name));
-    const double standard = is_null ? strtod(k->null, NULL) : standard_of(r, k),
-                 least = bounded ? p->min : -1e300, most = bounded ? p->max : 1e300;
-    if (isnan(by) || (r->status && isnan(standard) && k->standard && !hf_get(r, k->name)))
-        return NAN;
-    return get_number(r, k->name, least / by, most / by, p->type == WEFT_PARAM_INT, standard);
-}
-
 static void read_number(hf_reader *r, const weft_hf_key *k)
 {
     static const weft_param tokens = {.type = WEFT_PARAM_INT, .min = 1, .max = 1 << 24};
     hf_value *v = hf_model_find(r->m, k->key);
-    const double by = k->by ? amount_of(r, k, k->by).x : 1,
-                 said = number_of(r, k, v ? v->param : &tokens, by), x = said * by;
-    if (isnan(x)) {
+    const weft_param *p = v ? v->param : &tokens;
+    const bool bounded = p->min != 0 || p->max != 0;
+    const double by = k->by ? amount_of(r, k->by).x : 1, least = bounded ? p->min : -1e300,
+                 most = bounded ? p->max : 1e300;
+    double said =
+        isnan(by) ? NAN : get_number(r, k->name, least / by, most / by, p->type == WEFT_PARAM_INT);
+    if (k->multiple && fmod(said, (double)k->multiple) > 0) {
+        hf_complain(r, "'%s' is %.10g; %s", k->name, said, k->why ? k->why : "it is another model");
+        said = NAN;
+    }
+    if (isnan(said)) {
+        json_object_del(r->object, k->name); /* nothing is compared with it */
         if (v)
-            v->text[0] = '\0'; /* no number: nothing is compared with it */
+            v->text[0] = '\0';
         return;
     }
     check_relations(r, k, said);
     if (v) {
-        check_again(r, k, v, x);
-        hf_value_set_number(v, x);
+        check_again(r, k, v, said * by);
+        hf_value_set_number(v, said * by);
     }
     if (k->context)
-        r->m->context = (int64_t)x;
+        r->m->context = (int64_t)said;
 }
 
 /* Without a key of the plugin's: it repeats what others say. */
 static void check_same(hf_reader *r, const weft_hf_key *k)
 {
-    const double x = hf_get(r, k->name) ? get_number(r, k->name, -1e300, 1e300, false, NAN) : NAN;
-    const amount a = amount_of(r, k, k->same);
+    const double x = hf_get(r, k->name) ? get_number(r, k->name, -1e300, 1e300, false) : NAN;
+    const amount a = amount_of(r, k->same);
     if (!isnan(x) && !isnan(a.x) && x != a.x)
         hf_complain(r, "'%s' is %.10g, but %s", k->name, x, a.said);
 }
@@ -192,7 +199,7 @@ static void check_same(hf_reader *r, const weft_hf_key *k)
 static void read_word(hf_reader *r, const weft_hf_key *k, hf_value *v)
 {
     const json_t *x = hf_get(r, k->name);
-    const char *word = json_string_value(x) ? json_string_value(x) : k->standard;
+    const char *word = json_string_value(x);
     const char *const *choice = v->param->choices;
     if (x && !json_is_string(x))
         hf_complain(r, "'%s' is %s; expected a string", k->name, hf_json_type(x));
@@ -227,7 +234,7 @@ static void read_list(hf_reader *r, const weft_hf_key *k, hf_value *v)
 {
     const json_t *list = hf_get(r, k->name), *x;
     size_t i, used = 0;
-    const double more = amount_of(r, k, k->below).x;
+    const double more = amount_of(r, k->below).x;
     char derived[512];
     v->text[0] = '\0';
     hf_model_list(r->m, v, derived);
@@ -259,9 +266,8 @@ static void read_key(hf_reader *r, const weft_hf_key *k)
         hf_check_constant(r, k);
     if (k->same)
         check_same(r, k);
-    if (v && (v->param->type == WEFT_PARAM_BOOL || json_is_boolean(hf_get(r, k->name)) ||
-              is_answer(k->standard)))
-        hf_value_set_number(v, get_bool(r, k->name, k->standard && *k->standard == 't'));
+    if (v && (v->param->type == WEFT_PARAM_BOOL || is_answer(k->standard)))
+        hf_value_set_number(v, get_bool(r, k->name));
     else if (v && v->param->type == WEFT_PARAM_CHOICE)
         read_word(r, k, v);
     else if (v && v->param->type == WEFT_PARAM_STRING)
@@ -274,16 +280,9 @@ static void read_key(hf_reader *r, const weft_hf_key *k)
 
 void hf_read_keys(hf_reader *r, const weft_hf_key *keys)
 {
-    r->keys = keys;
-    for (const weft_hf_key *k = keys; k->name; k++) {
-        json_t *now = hf_get(r, k->name), *old = hf_get(r, k->old);
-        if (old && !now && json_object_set(r->object, k->name, old) != 0)
-            r->status = weft_fail_memory(r->err);
-        if (old && now && !json_equal(now, old))
-            hf_complain(r, "'%s' and '%s' are the same key and differ; keep the right one", k->name,
-                        k->old);
-        read_key(r, k);
-    }
+    for (const weft_hf_key *k = keys; k->name; k++)
+        if (fill(r, k))
+            read_key(r, k);
 }
 
 /* ---- rotary positions ---- */
@@ -307,59 +306,59 @@ static void say_types(hf_reader *r, const weft_hf_rope *rope, const char *word)
 }
 
 /* object: holds rope_type and its numbers. false: it has said what is wrong with them. */
-static bool read_rope(hf_reader *r, json_t *object, hf_model *m)
+static bool read_rope(hf_reader *r, json_t *object)
 {
-    hf_reader inner = {.path = r->path, .object = object, .m = m, .err = r->err};
+    hf_reader inner = {.path = r->path, .object = object, .m = r->m, .err = r->err};
+    const weft_hf_rope *rope = r->m->form->rope;
     const json_t *type =
         hf_get(&inner, "rope_type") ? hf_get(&inner, "rope_type") : hf_get(&inner, "type");
     const char *word = json_is_string(type) ? json_string_value(type)
                        : type               ? hf_json_type(type)
                                             : "default";
-    const weft_hf_rope_type *t = type_of(m->form->rope, word);
+    const weft_hf_rope_type *t = type_of(rope, word);
     double theta;
     hf_check_constant(&inner, &(weft_hf_key){"partial_rotary_factor", .is = "1"});
     if (t) {
-        hf_value *v = hf_model_find(m, t->key);
+        hf_value *v = hf_model_find(r->m, t->key);
         snprintf(v->text, sizeof v->text, "%s", t->value);
         v->said = true;
         hf_read_keys(&inner, t->keys);
-        if (hf_value_number(hf_model_find(m, m->form->rope->theta), &theta) && t->above > 0 &&
-            theta <= t->above)
+        if (hf_value_number(hf_model_find(r->m, rope->theta), &theta) && theta <= t->above)
             hf_complain(r, "'rope_theta' is %g; positions of type '%s' need more than %g", theta,
                         word, t->above);
     } else if (strcmp(word, "default") != 0) {
-        say_types(&inner, m->form->rope, word);
+        say_types(&inner, rope, word);
     }
     r->status = r->status ? r->status : inner.status;
     return !inner.status;
 }
 
-static bool has_same(const hf_model *a, const hf_model *b, const char *key)
+/* Both spellings may stand side by side, but must agree. start: the values before either was read.
+ */
+static void compare_rope(hf_reader *r, json_t *before, hf_value *start)
 {
-    return !key || strcmp(hf_model_find(a, key)->text, hf_model_find(b, key)->text) == 0;
-}
-
-/* Both spellings may stand side by side, but must agree. */
-static void compare_rope(hf_reader *r, json_t *before, const hf_model *m)
-{
-    hf_model old = {0};
-    weft_status s = hf_model_init(&old, m->table, m->form, r->err);
+    hf_value *now = r->m->values;
+    r->m->values = start;
+    const bool right = read_rope(r, before);
+    r->m->values = now;
     bool same = true;
-    r->status = r->status ? r->status : s;
-    if (s)
-        return;
-    for (int i = 0; i < m->n; i++)
-        if (!m->values[i].said || strcmp(m->values[i].param->name, m->form->rope->theta) == 0)
-            memcpy(old.values[i].text, m->values[i].text, sizeof old.values[i].text);
-    const bool right = read_rope(r, before, &old);
-    for (const weft_hf_rope_type *t = m->form->rope->types; t && t->type; t++) {
-        same = same && has_same(m, &old, t->key);
-        for (const weft_hf_key *k = t->keys; k->name; k++)
-            same = same && has_same(m, &old, k->key);
-    }
+    for (int i = 0; i < r->m->n; i++)
+        same = same && strcmp(now[i].text, start[i].text) == 0;
     if (right && !same)
         hf_complain(r, "'rope_scaling' and 'rope_parameters' differ; keep the right one");
-    hf_model_release(&old);
+}
+
+/* NAN: it is wrong. */
+static double read_theta(hf_reader *r)
+{
+    char standard[32];
+    const weft_hf_rope *rope = r->m->form->rope;
+    hf_value *v = hf_model_find(r->m, rope->theta);
+    double theta;
+    snprintf(standard, sizeof standard, "%.15g", rope->standard);
+    v->said = false;
+    hf_read_keys(r, (weft_hf_key[]){{"rope_theta", rope->theta, .standard = standard}, {0}});
+    return hf_value_number(v, &theta) ? theta : NAN;
 }
 
 static bool is_object(hf_reader *r, const char *key, const json_t *x)
@@ -378,33 +377,28 @@ void hf_read_rotary(hf_reader *r)
                is_before = is_object(r, "rope_scaling", before);
     hf_reader inner = *r;
     hf_model *m = r->m;
-    hf_value *v = hf_model_find(m, m->form->rope->theta);
+    const size_t bytes = (size_t)m->n * sizeof *m->values;
+    hf_value *start = weft_alloc(bytes);
     inner.object = now;
     if (is_now && json_is_object(json_object_iter_value(json_object_iter(now))))
         hf_complain(r, "'rope_parameters' differ between layers; weft has one kind of them");
     const json_t *outer = hf_get(r, "rope_theta"),
                  *twice = is_now ? hf_get(&inner, "rope_theta") : NULL;
-    const double least = v->param->min, most = v->param->max, standard = m->form->rope->standard;
-    double theta = NAN;
-    if (!twice || !json_equal(twice, outer))
-        theta = get_number(r, "rope_theta", least, most, false, standard);
-    if (twice) {
-        const double other = get_number(&inner, "rope_theta", least, most, false, standard);
-        r->status = r->status ? r->status : inner.status;
-        if (outer && !isnan(theta) && !isnan(other) && other != theta)
-            hf_complain(r, "'rope_theta' is %g, but %g in 'rope_parameters'", theta, other);
-        theta = other;
-    }
-    hf_value_set_number(v, theta);
-    v->said = true;
+    const double theta = !twice || (outer && !json_equal(twice, outer)) ? read_theta(r) : NAN,
+                 other = twice ? read_theta(&inner) : theta;
+    if (!isnan(theta) && !isnan(other) && other != theta)
+        hf_complain(r, "'rope_theta' is %g, but %g in 'rope_parameters'", theta, other);
     for (const weft_hf_rope_type *t = m->form->rope->types; t && t->type; t++) {
         hf_value *chosen = hf_model_find(m, t->key); /* unless it is, "no" is said */
         if (chosen->param->type == WEFT_PARAM_BOOL)
-            snprintf(chosen->text, sizeof chosen->text, "no");
+            hf_value_set_number(chosen, 0);
         chosen->said = chosen->said || chosen->param->type == WEFT_PARAM_BOOL;
     }
-    const bool right =
-        is_now || (is_before && !now) ? read_rope(r, is_now ? now : before, m) : true;
-    if (is_now && is_before && right)
-        compare_rope(r, before, m);
+    r->status = r->status ? r->status : start ? inner.status : weft_fail_memory(r->err);
+    if (start)
+        memcpy(start, m->values, bytes);
+    const bool right = is_now || (is_before && !now) ? read_rope(r, is_now ? now : before) : true;
+    if (start && is_now && is_before && right)
+        compare_rope(r, before, start);
+    weft_free(start);
 }

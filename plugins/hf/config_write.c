@@ -14,7 +14,8 @@ static json_t *array_of(const char *text)
     return list;
 }
 
-static json_t *value_of(const weft_hf_key *k, const hf_model *m)
+/* root: has the keys above. */
+static json_t *value_of(const weft_hf_key *k, const hf_model *m, const json_t *root)
 {
     double x = 0;
     const hf_value *v = hf_model_find(m, k->key);
@@ -30,7 +31,7 @@ static json_t *value_of(const weft_hf_key *k, const hf_model *m)
     }
     if (!hf_value_number(v, &x))
         return json_string(v->text);
-    x /= k->by ? hf_model_operand(m, m->form->keys, k, k->by, strlen(k->by)) : 1;
+    x /= k->by ? hf_operand(root, k->by, strlen(k->by)) : 1;
     return v->param->type == WEFT_PARAM_INT || k->whole ? json_integer((json_int_t)x)
            : v->param->type == WEFT_PARAM_REAL          ? json_real(x)
                                                         : json_boolean(x != 0);
@@ -43,9 +44,9 @@ static bool add_keys(json_t *root, const weft_hf_key *keys, const hf_model *m)
     for (const weft_hf_key *k = keys; k->name; k++) {
         if (k->unwritten)
             continue;
-        ok = json_object_set_new(root, k->name, value_of(k, m)) == 0 && ok;
+        ok = json_object_set_new(root, k->name, value_of(k, m, root)) == 0 && ok;
         if (k->old)
-            ok = json_object_set_new(root, k->old, value_of(k, m)) == 0 && ok;
+            ok = json_object_set_new(root, k->old, value_of(k, m, root)) == 0 && ok;
     }
     return ok;
 }

@@ -83,11 +83,6 @@ void hf_model_list(const hf_model *m, const hf_value *v, char text[512]);
 const char *hf_key_of(const weft_hf_key *keys, const char *key);
 /* The key that says how long texts may be; NULL: none does. */
 const char *hf_context_key(const hf_model *m);
-/* A number as text, or what the model has for a key of config.json among these before `below`. NAN:
- * neither. */
-double hf_model_operand(const hf_model *m, const weft_hf_key *keys, const weft_hf_key *below,
-                        const char *word, size_t n);
-
 /* ---- JSON (json.c) ---- */
 
 /* "an object", "a number", ... */
@@ -99,6 +94,8 @@ weft_status hf_write_json(const json_t *root, size_t flags, const char *end, con
                           const char *name, weft_error *err);
 /* A JSON value, or a word without quotes, as tables have them. */
 json_t *hf_json_of(const char *text);
+/* A number as text, or that of a member. NAN: neither. */
+double hf_operand(const json_t *object, const char *word, size_t n);
 
 /* ---- config.json (config.c, config_form.c, config_write.c) ---- */
 
@@ -122,8 +119,7 @@ bool hf_is_folder(const char *folder);
 typedef struct hf_reader {
     const char *path; /* for messages */
     json_t *object;
-    hf_model *m;             /* what is read */
-    const weft_hf_key *keys; /* the table of the object's */
+    hf_model *m; /* what is read */
     weft_error *err;
     weft_status status; /* the first complaint's */
 } hf_reader;

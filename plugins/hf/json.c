@@ -2,6 +2,7 @@
 /* JSON, read and written; what is wrong with it is said with its file. */
 #include "hf.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <weft/files.h>
@@ -57,6 +58,15 @@ json_t *hf_json_of(const char *text)
 {
     json_t *value = json_loads(text, JSON_DECODE_ANY, NULL);
     return value ? value : json_string(text);
+}
+
+double hf_operand(const json_t *object, const char *word, size_t n)
+{
+    double x;
+    char text[64];
+    snprintf(text, sizeof text, "%.*s", (int)n, word);
+    const json_t *of = json_object_get(object, text);
+    return weft_parse_number(text, &x) ? x : json_is_number(of) ? json_number_value(of) : NAN;
 }
 
 /* What json_dumps has made, with each real number as short as it can be: jansson writes the 17

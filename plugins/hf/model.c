@@ -171,22 +171,6 @@ const char *hf_context_key(const hf_model *m)
     return k->key;
 }
 
-double hf_model_operand(const hf_model *m, const weft_hf_key *keys, const weft_hf_key *below,
-                        const char *word, size_t n)
-{
-    double x;
-    char text[64];
-    snprintf(text, sizeof text, "%.*s", (int)n, word);
-    if (weft_parse_number(text, &x))
-        return x;
-    for (const weft_hf_key *k = keys; k < below; k++) {
-        const hf_value *v = strcmp(k->name, text) == 0 ? hf_model_find(m, k->key) : NULL;
-        if (v && hf_value_number(v, &x))
-            return x;
-    }
-    return NAN;
-}
-
 /* ---- tables ---- */
 
 void hf_plugin_of(const char *type, char plugin[64])
