@@ -237,7 +237,7 @@ static void read_list(hf_reader *r, const weft_hf_key *k, hf_value *v)
     const double more = amount_of(r, k->below).x;
     char derived[512];
     v->text[0] = '\0';
-    hf_model_list(r->m, v, derived);
+    hf_model_text(r->m, v, derived);
     if (list && !json_is_array(list))
         hf_complain(r, "'%s' is %s; expected an array", k->name, hf_json_type(list));
     json_array_foreach(list, i, x) {

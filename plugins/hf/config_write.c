@@ -26,7 +26,7 @@ static json_t *value_of(const weft_hf_key *k, const hf_model *m, const json_t *r
                                    : json_integer((json_int_t)m->context);
     if (v->param->type == WEFT_PARAM_STRING) {
         char list[512];
-        hf_model_list(m, v, list);
+        hf_model_text(m, v, list);
         return array_of(list);
     }
     if (!hf_value_number(v, &x))

@@ -77,8 +77,9 @@ size_t hf_next_word(const char **list);
 bool hf_has_word(const char *list, const char *word);
 /* Lists of whole numbers: false: there are no more. */
 bool hf_next_number(const char **list, int64_t *out);
-/* A list as the model has it: its numbers with a blank between, or what follows from other keys. */
-void hf_model_list(const hf_model *m, const hf_value *v, char text[512]);
+/* A value as the model has it: of a list its numbers with a blank between, or what follows from
+ * other keys. */
+void hf_model_text(const hf_model *m, const hf_value *v, char text[512]);
 /* The key of config.json that says the plugin's key; NULL: none does. */
 const char *hf_key_of(const weft_hf_key *keys, const char *key);
 /* The key that says how long texts may be; NULL: none does. */
@@ -296,10 +297,6 @@ weft_status hf_place_begin(hf_place *p, const char *to, bool force, weft_error *
 weft_status hf_place_commit(hf_place *p, weft_error *err);
 /* Removes what was not committed. */
 void hf_place_end(hf_place *p);
-/* Copies the tokenizer's files and generation_config.json, as many as there are. */
-weft_status hf_copy_files(const char *from, const char *to, weft_error *err);
-/* Their names, NULL-ended. */
-extern const char *const hf_companions[];
 /* Is there a file of this name? */
 bool hf_has_file(const char *folder, const char *name);
 
@@ -313,9 +310,9 @@ weft_status hf_copy_file(const char *from, const char *name, const char *to, con
 void hf_tokens_settings(const char *folder, const hf_model *m, weft_text *ini);
 /* The ids of bos and eos that c->model lacks, from the checkpoint's tokenizer. */
 void hf_tokens_find(hf_source *c);
-/* After hf_copy_files: the tokenizer as tokenizer.json, whatever it was called. Byte for byte,
- * unless Transformers would begin prompts otherwise than the run's documents begin, or end texts
- * with another token: then with the run's. */
+/* After the files were copied: the tokenizer as tokenizer.json, whatever it was called. Byte for
+ * byte, unless Transformers would begin prompts otherwise than the run's documents begin, or end
+ * texts with another token: then with the run's. */
 weft_status hf_tokens_write(const hf_source *c, const char *folder, weft_error *err);
 
 /* ---- hf.c's parts ---- */

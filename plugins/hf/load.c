@@ -28,12 +28,8 @@ static weft_status compare_value(const hf_source *v, const weft_state_view *stat
     snprintf(run.text, sizeof run.text, "%s", has ? has : "");
     if (!has || (hf_value_number(value, &x) && !hf_value_number(&run, &x)))
         return WEFT_OK;
-    memcpy(of_run, run.text, sizeof of_run);
-    memcpy(of_folder, value->text, sizeof of_folder);
-    if (value->param->type == WEFT_PARAM_STRING) {
-        hf_model_list(&v->model, &run, of_run);
-        hf_model_list(&v->model, value, of_folder);
-    }
+    hf_model_text(&v->model, &run, of_run);
+    hf_model_text(&v->model, value, of_folder);
     if (weft_param_is_same(value->param, of_run, of_folder))
         return WEFT_OK;
     return hf_refuse(err, NULL, "[%s] %s = %s, but config.json in %s says %s: set [%s] %s = %s",
@@ -72,23 +68,24 @@ static weft_status does_not_fit(const weft_state_tensor *t, const hf_tensor *has
         v->path, v->model.table->plugin, has->row->shape);
 }
 
-/* What lies behind the last block of the folder. */
-static int count_behind(const hf_source *v)
+/* Has the run blocks behind the folder's last? */
+static bool has_behind(const hf_source *v, const weft_state_view *state)
 {
-    int n = 0;
-    for (int i = 0; i < v->map.n; i++)
-        n += hf_is_behind(&v->model, v->map.list[i].name);
-    return n;
+    bool has = false;
+    for (int i = 0; i < state->n_tensors && !has; i++)
+        has = !state->tensors[i].moment && hf_is_behind(&v->model, state->tensors[i].name);
+    return has;
 }
 
-/* Of the folder's parameters those that the run has not. */
+/* Of the folder's parameters those that the run has not, but all that are behind the last. */
 static weft_status name_others(const hf_source *v, const weft_state_view *state, weft_error *err)
 {
     weft_status s = WEFT_OK;
+    const bool behind = has_behind(v, state);
     int named = 0;
     for (int i = 0; i < v->map.n; i++) {
         const char *name = v->map.list[i].name;
-        int k = 0;
+        int k = behind || !hf_is_behind(&v->model, name) ? 0 : state->n_tensors + 1;
         while (k < state->n_tensors && strcmp(state->tensors[k].name, name) != 0)
             k++;
         if (k == state->n_tensors && named++ < HF_MOST_NAMED)
@@ -106,13 +103,12 @@ static weft_status compare_tensors(const hf_source *v, const weft_state_view *st
                                    weft_error *err)
 {
     weft_status s = WEFT_OK;
-    int found = 0, wrong = 0;
+    int wrong = 0;
     for (int i = 0; i < state->n_tensors; i++) {
         const weft_state_tensor *t = &state->tensors[i];
         const hf_tensor *has = in_files(v, t);
         bool fits =
             has ? has->n_dims == t->tensor.n_dims : t->moment || hf_is_behind(&v->model, t->name);
-        found += has != NULL;
         for (int d = 0; has && d < t->tensor.n_dims && fits; d++)
             fits = has->size[d] == t->tensor.whole[d];
         if (!fits && wrong++ < HF_MOST_NAMED)
@@ -121,9 +117,7 @@ static weft_status compare_tensors(const hf_source *v, const weft_state_view *st
     if (wrong > HF_MOST_NAMED)
         hf_refuse(err, NULL, "parameters of the run that do not fit %s, and are not named here: %d",
                   v->path, wrong - HF_MOST_NAMED);
-    if (!s && found != v->map.n && found != v->map.n - count_behind(v))
-        s = name_others(v, state, err);
-    return s;
+    return s ? s : name_others(v, state, err);
 }
 
 /* Blocks behind the last, as modules of multi-token prediction, which a run may leave out, as one
@@ -134,9 +128,7 @@ static weft_status settle_behind(hf_source *v, const weft_state_view *state, boo
     const hf_model *m = &v->model;
     const char *key = m->form->behind;
     hf_value *value = hf_model_find(m, key);
-    bool has = false;
-    for (int i = 0; i < state->n_tensors && !has; i++)
-        has = !state->tensors[i].moment && hf_is_behind(m, state->tensors[i].name);
+    const bool has = has_behind(v, state);
     if (!value || (has && hf_model_int(m, key) > 0))
         return WEFT_OK;
     value->said = false; /* the two need not agree */

@@ -252,37 +252,30 @@ static weft_status add(hf_map *map, const hf_model *m, const weft_hf_tensor *row
     return WEFT_OK;
 }
 
-/* Notes that t has this place. */
-static weft_status take_place(json_t *taken, const char *place, const hf_model *m,
-                              const hf_map *map, int i, const char *what, weft_error *err)
-{
-    const json_t *before = json_object_get(taken, place);
-    const hf_tensor *x = &map->list[json_integer_value(before)], *y = &map->list[i];
-    char one[HF_NAME], two[HF_NAME];
-    if (!before)
-        return json_object_set_new(taken, place, json_integer(i)) == 0 ? WEFT_OK
-                                                                       : weft_fail_memory(err);
-    return hf_refuse(err, NULL, "plugin '%s', its table for Hugging Face: %s: '%s' %s and '%s' %s",
-                     m->table->plugin, what, x->name, hf_shape(one, x->size, x->n_dims), y->name,
-                     hf_shape(two, y->size, y->n_dims));
-}
-
+/* Each parameter has a name and a place in files for itself. */
 static weft_status check_twice(const hf_model *m, const hf_map *map, weft_error *err)
 {
     weft_status s = WEFT_OK;
-    json_t *names = json_object(), *files = json_object();
-    for (int i = 0; i < map->n; i++) {
-        char file[HF_NAME], place[HF_NAME + 16];
-        hf_file_name(&map->list[i], 0, false, file);
-        snprintf(place, sizeof place, "%d %s", map->list[i].row->part, file);
-        weft_status one = take_place(names, map->list[i].name, m, map, i,
-                                     "one parameter stands there twice", err);
-        one = one ? one
-                  : take_place(files, place, m, map, i, "two parameters lie in one tensor", err);
-        s = s ? s : one;
+    json_t *taken = json_object();
+    for (int i = 0; i < 2 * map->n; i++) {
+        const hf_tensor *y = &map->list[i / 2], *x;
+        char file[HF_NAME], place[HF_NAME + 16], one[HF_NAME], two[HF_NAME];
+        hf_file_name(y, 0, i % 2 == 0, file);
+        snprintf(place, sizeof place, "%d %s", i % 2 ? y->row->part : -1, file);
+        const json_t *before = json_object_get(taken, place);
+        if (!before && json_object_set_new(taken, place, json_integer(i / 2)) != 0)
+            s = weft_fail_memory(err);
+        if (!before)
+            continue;
+        x = &map->list[json_integer_value(before)];
+        s = hf_refuse(
+            err, NULL, "plugin '%s', its table for Hugging Face: %s: '%s' %s and '%s' %s",
+            m->table->plugin,
+            i % 2 ? "two parameters lie in one tensor" : "one parameter stands there twice",
+            x->name, hf_shape(one, x->size, x->n_dims), y->name, hf_shape(two, y->size, y->n_dims));
+        i += i % 2 == 0; /* its place is no news then */
     }
-    json_decref(names);
-    json_decref(files);
+    json_decref(taken);
     return s;
 }
 

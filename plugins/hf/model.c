@@ -145,11 +145,13 @@ static int64_t get_int(const void *model, const char *key)
     return hf_model_int(model, key);
 }
 
-void hf_model_list(const hf_model *m, const hf_value *v, char text[512])
+void hf_model_text(const hf_model *m, const hf_value *v, char text[512])
 {
     size_t used = 0;
     const char *list = v->text;
-    text[0] = '\0';
+    snprintf(text, 512, "%s", v->param->type == WEFT_PARAM_STRING ? "" : v->text);
+    if (*text)
+        return;
     for (int64_t x; used < 480 && hf_next_number(&list, &x);)
         used += (size_t)snprintf(text + used, 512 - used, "%s%lld", used ? " " : "", (long long)x);
     if (!used && m->form->derive)

@@ -11,18 +11,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-const char *const hf_companions[] = {"tokenizer.json",
-                                     "tokenizer.model",
-                                     "tokenizer_config.json",
-                                     "generation_config.json",
-                                     "special_tokens_map.json",
-                                     "added_tokens.json",
-                                     "merges.txt",
-                                     "vocab.json",
-                                     "chat_template.jinja",
-                                     "chat_template.json",
-                                     NULL};
-
 const char *hf_path(char path[HF_PATH], const char *folder, const char *name)
 {
     snprintf(path, HF_PATH, "%s/%s", folder, name);
@@ -177,14 +165,5 @@ weft_status hf_copy_file(const char *from, const char *name, const char *to, con
     weft_status s = weft_read_file(hf_path(source, from, name), &data, &size, err);
     s = s ? s : weft_write_file(hf_path(target, to, as), data, size, err);
     weft_free(data);
-    return s;
-}
-
-weft_status hf_copy_files(const char *from, const char *to, weft_error *err)
-{
-    weft_status s = WEFT_OK;
-    for (int i = 0; hf_companions[i] && !s; i++)
-        if (hf_has_file(from, hf_companions[i]))
-            s = hf_copy_file(from, hf_companions[i], to, hf_companions[i], err);
     return s;
 }

@@ -93,34 +93,31 @@ static const weft_stored *stored(const reading *r, const weft_hf_tensor *row)
     return weft_folder_find(r->tensors, name);
 }
 
-/* A key that is a dim by itself: as long as that is. */
-static bool take_size(const reading *r, hf_value *v)
+/* A word, by the tensors: a key that is a dim by itself is as long as that, a switch is on where
+ * those are that depend on it. */
+static bool take_tensors(const reading *r, hf_value *v)
 {
-    const size_t n = strlen(v->param->name);
+    const char *name = v->param->name;
+    const bool is_number = v->param->type == WEFT_PARAM_INT || v->param->type == WEFT_PARAM_REAL;
     for (const weft_hf_tensor *row = r->m->form->tensors; hf_is_row(row); row++) {
-        const weft_stored *t = row->name && !row->other ? stored(r, row) : NULL;
-        const char *word = row->shape;
-        for (int d = 0; t && d < t->n_dims; d++, word += strcspn(word, " ")) {
-            word += strspn(word, " ");
-            if (strcspn(word, " ") == n && strncmp(word, v->param->name, n) == 0) {
+        const char *word = row->shape, *key = row->when ? row->when : row->unless;
+        if (!row->name || row->other)
+            continue;
+        const weft_stored *t = stored(r, row);
+        if (!is_number && key && strcmp(key, name) == 0) {
+            hf_value_set_number(v, (t != NULL) == (row->when != NULL));
+            return true;
+        }
+        for (int d = 0; t && d < t->n_dims; d++) {
+            const size_t n = hf_next_word(&word);
+            if (n == strlen(name) && strncmp(word, name, n) == 0) {
                 hf_value_set_number(v, (double)t->size[d]);
                 return true;
             }
+            word += n;
         }
     }
     return false;
-}
-
-/* Switches that are words, by the tensors that depend on them. */
-static void settle_switches(const reading *r)
-{
-    for (const weft_hf_tensor *row = r->m->form->tensors; hf_is_row(row); row++) {
-        const char *key = row->when ? row->when : row->unless;
-        hf_value *v = row->name && !row->other ? hf_model_find(r->m, key) : NULL;
-        if (v && is_open(v) && v->param->type != WEFT_PARAM_INT &&
-            v->param->type != WEFT_PARAM_REAL)
-            hf_value_set_number(v, (stored(r, row) != NULL) == (row->when != NULL));
-    }
 }
 
 /* ---- all of it ---- */
@@ -208,9 +205,8 @@ weft_status hf_settings_read(const json_t *manifest, const hf_tables *tables,
     if (s)
         return s;
     for (int i = 0; i < m->n; i++)
-        if (is_open(&m->values[i]) && !take_size(&r, &m->values[i]))
+        if (is_open(&m->values[i]) && !take_tensors(&r, &m->values[i]))
             take_preset(m, &m->values[i]);
-    settle_switches(&r);
     find_context(manifest, m);
     return check(&r);
 }

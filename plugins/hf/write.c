@@ -223,15 +223,6 @@ static weft_status write_index(const writing *w, int64_t bytes, weft_error *err)
     return s;
 }
 
-static weft_status finish_folder(const writing *w, int64_t bytes, weft_error *err)
-{
-    const hf_source *from = w->from;
-    weft_status s = w->n_files > 1 ? write_index(w, bytes, err) : WEFT_OK;
-    s = s ? s : hf_config_write(w->folder, &from->model, w->pieces[0].dtype, err);
-    s = s ? s : hf_copy_files(from->path, w->folder, err);
-    return s ? s : hf_tokens_write(from, w->folder, err);
-}
-
 static weft_status note_companion(writing *w, const char *name, weft_error *err)
 {
     weft_sums sums = {0};
@@ -243,13 +234,37 @@ static weft_status note_companion(writing *w, const char *name, weft_error *err)
     return s;
 }
 
-static weft_status finish_checkpoint(writing *w, weft_error *err)
+/* The tokenizer's files and generation_config.json, as many as there are. */
+static weft_status copy_companions(writing *w, weft_error *err)
 {
-    weft_status s = hf_copy_files(w->from->path, w->folder, err);
-    for (int i = 0; hf_companions[i] && !s; i++)
-        if (hf_has_file(w->folder, hf_companions[i]))
-            s = note_companion(w, hf_companions[i], err);
-    return s ? s : hf_manifest_write(w->folder, &w->from->model, &w->files, err);
+    static const char *const companions[] = {"tokenizer.json",
+                                             "tokenizer.model",
+                                             "tokenizer_config.json",
+                                             "generation_config.json",
+                                             "special_tokens_map.json",
+                                             "added_tokens.json",
+                                             "merges.txt",
+                                             "vocab.json",
+                                             "chat_template.jinja",
+                                             "chat_template.json",
+                                             NULL};
+    const char *from = w->from->path;
+    weft_status s = WEFT_OK;
+    for (int i = 0; companions[i] && !s; i++) {
+        if (!hf_has_file(from, companions[i]))
+            continue;
+        s = hf_copy_file(from, companions[i], w->folder, companions[i], err);
+        if (!s && w->ours)
+            s = note_companion(w, companions[i], err);
+    }
+    return s;
+}
+
+static weft_status finish_folder(const writing *w, int64_t bytes, weft_error *err)
+{
+    weft_status s = w->n_files > 1 ? write_index(w, bytes, err) : WEFT_OK;
+    s = s ? s : hf_config_write(w->folder, &w->from->model, w->pieces[0].dtype, err);
+    return s ? s : hf_tokens_write(w->from, w->folder, err);
 }
 
 weft_status hf_write(const hf_options *o, const hf_source *from, const char *folder, int64_t *bytes,
@@ -262,7 +277,10 @@ weft_status hf_write(const hf_options *o, const hf_source *from, const char *fol
     *bytes = 0;
     for (int i = 0; i < w.n; i++)
         *bytes += weft_piece_bytes(&w.pieces[i]);
-    s = s ? s : w.ours ? finish_checkpoint(&w, err) : finish_folder(&w, *bytes, err);
+    s = s ? s : copy_companions(&w, err);
+    s = s        ? s
+        : w.ours ? hf_manifest_write(folder, &from->model, &w.files, err)
+                 : finish_folder(&w, *bytes, err);
     json_decref(w.places);
     weft_text_release(&w.files);
     weft_free_aligned(w.buffer);
