@@ -61,8 +61,8 @@ typedef struct weft_hf_tensor {
  * are off, those that nobody knows are told to the user. */
 typedef struct weft_hf_key {
     const char *name; /* in config.json, or of its object of rotary positions */
-    const char *key;  /* the plugin's, whose type and range its parameters say; of a LIST the file
-                         has an array of whole numbers. NULL: none */
+    const char *key; /* the plugin's, of one row, whose type and range its parameters say; of a LIST
+                        the file has an array of whole numbers. NULL: none */
     /* Where it is left out: a number, true, false, or an expression, sums of products and quotients
      * of numbers and of keys of config.json above, "4*n_embd", "hidden_size/num_attention_heads".
      * NULL: it is required. */
@@ -78,7 +78,9 @@ typedef struct weft_hf_key {
      * to, "n_experts" or "kept*n_experts/n_groups", rounded down; less; no more than each of these,
      * with blanks between. */
     const char *divides, *below, *most;
-    const char *same; /* no key: where it is said, it is what this comes to, "a_dim+b_dim" */
+    /* No key: where it is said, it is what this comes to, "a_dim+b_dim". One that is written is
+     * another key of config.json above. */
+    const char *same;
     int64_t multiple; /* it, or each number of a LIST, is a multiple of this; else `why` is said */
     const char *why;
     bool whole;      /* of a key that is REAL: a whole number in config.json */

@@ -316,7 +316,7 @@ static const weft_hf_key hf_keys[] = {
     {"hidden_size", .key = "dim"},
     {"num_hidden_layers", .key = "n_layers"},
     {"num_attention_heads", .key = "n_heads"},
-    {"num_key_value_heads", "n_heads", .standard = "num_attention_heads"},
+    {"num_key_value_heads", .same = "num_attention_heads"},
     {"q_lora_rank", "q_rank", .standard = "1536", .null = "0"},
     {"kv_lora_rank", "kv_rank", .standard = "512"},
     {"qk_nope_head_dim", "nope_dim", .standard = "128"},

@@ -88,7 +88,7 @@ static const weft_hf_key keys[] = {
     {"patch_size", .standard = "1", .is = "1"},
     {"in_channels", "channels", .standard = "64", .by = "0.25", .multiple = 4,
      .why = "a place of the sequence has 2 x 2 points of latents, so it is a multiple of 4"},
-    {"out_channels", "channels", .standard = "in_channels", .by = "0.25", .unwritten = true},
+    {"out_channels", .same = "in_channels", .unwritten = true},
     {"num_layers", "n_double", .standard = "19"},
     {"num_single_layers", "n_single", .standard = "38"},
     {"num_attention_heads", "n_heads", .standard = "24"},

@@ -103,7 +103,8 @@ static bool is_of(const weft_hf_key *keys, const char *name, bool reads)
 {
     for (; keys->name; keys++)
         if (strcmp(keys->name, name) == 0 || (keys->old && strcmp(keys->old, name) == 0))
-            return keys->key || keys->is || keys->unwritten || keys->context || !reads;
+            return keys->key || keys->is || keys->same || keys->unwritten || keys->context ||
+                   !reads;
     return false;
 }
 

@@ -149,15 +149,6 @@ static void check_relations(hf_reader *r, const weft_hf_key *k, double x)
     }
 }
 
-/* Two keys of config.json may say one of the plugin's, and must agree. */
-static void check_again(hf_reader *r, const weft_hf_key *k, const hf_value *v, double x)
-{
-    double before;
-    if (v->said && hf_value_number(v, &before) && before != x)
-        hf_complain(r, "'%s' is %.10g; the model has as many as it has %s, %.10g", k->name, x,
-                    v->param->name, before);
-}
-
 static void read_number(hf_reader *r, const weft_hf_key *k)
 {
     static const weft_param tokens = {.type = WEFT_PARAM_INT, .min = 1, .max = 1 << 24};
@@ -179,10 +170,8 @@ static void read_number(hf_reader *r, const weft_hf_key *k)
         return;
     }
     check_relations(r, k, said);
-    if (v) {
-        check_again(r, k, v, said * by);
+    if (v)
         hf_value_set_number(v, said * by);
-    }
     if (k->context)
         r->m->context = (int64_t)said;
 }
@@ -214,27 +203,14 @@ static void read_word(hf_reader *r, const weft_hf_key *k, hf_value *v)
         snprintf(v->text, sizeof v->text, "%s", word);
 }
 
-/* A list that other keys say where it is left out has as many numbers, and their sum. */
-static void check_sum(hf_reader *r, const weft_hf_key *k, const char *list, const char *derived)
-{
-    int64_t x, here = 0, there = 0;
-    int n = 0;
-    const char *right = derived;
-    for (; hf_next_number(&list, &x); n++)
-        here += x;
-    for (; hf_next_number(&derived, &x); n--)
-        there += x;
-    if (n != 0 || here != there)
-        hf_complain(r, "'%s' must hold as many numbers as %s, with the sum %lld", k->name, right,
-                    (long long)there);
-}
-
 /* Whole numbers, each below what a key above says. */
 static void read_list(hf_reader *r, const weft_hf_key *k, hf_value *v)
 {
     const json_t *list = hf_get(r, k->name), *x;
     size_t i, used = 0;
     const double more = amount_of(r, k->below).x;
+    int64_t n, sum = 0, others = 0;
+    int longer = (int)json_array_size(list);
     char derived[512];
     v->text[0] = '\0';
     hf_model_text(r->m, v, derived);
@@ -254,9 +230,13 @@ static void read_list(hf_reader *r, const weft_hf_key *k, hf_value *v)
             hf_complain(r, "'%s' has too many numbers", k->name);
             return;
         }
+        sum += (int64_t)number;
     }
-    if (used && *derived)
-        check_sum(r, k, v->text, derived);
+    for (const char *left = derived; hf_next_number(&left, &n); longer--)
+        others += n;
+    if (used && *derived && (longer != 0 || sum != others)) /* others say it where it is left out */
+        hf_complain(r, "'%s' must hold as many numbers as %s, with the sum %lld", k->name, derived,
+                    (long long)others);
 }
 
 static void read_key(hf_reader *r, const weft_hf_key *k)
@@ -305,8 +285,9 @@ static void say_types(hf_reader *r, const weft_hf_rope *rope, const char *word)
     weft_text_release(&text);
 }
 
-/* object: holds rope_type and its numbers. false: it has said what is wrong with them. */
-static bool read_rope(hf_reader *r, json_t *object)
+/* object: holds rope_type and its numbers. *chosen: NULL is "default". false: it has said what is
+ * wrong with them. */
+static bool read_rope(hf_reader *r, json_t *object, const weft_hf_rope_type **chosen)
 {
     hf_reader inner = {.path = r->path, .object = object, .m = r->m, .err = r->err};
     const weft_hf_rope *rope = r->m->form->rope;
@@ -315,7 +296,7 @@ static bool read_rope(hf_reader *r, json_t *object)
     const char *word = json_is_string(type) ? json_string_value(type)
                        : type               ? hf_json_type(type)
                                             : "default";
-    const weft_hf_rope_type *t = type_of(rope, word);
+    const weft_hf_rope_type *t = *chosen = type_of(rope, word);
     double theta;
     hf_check_constant(&inner, &(weft_hf_key){"partial_rotary_factor", .is = "1"});
     if (t) {
@@ -333,18 +314,17 @@ static bool read_rope(hf_reader *r, json_t *object)
     return !inner.status;
 }
 
-/* Both spellings may stand side by side, but must agree. start: the values before either was read.
- */
-static void compare_rope(hf_reader *r, json_t *before, hf_value *start)
+/* Both spellings may stand side by side, but must agree. t: the type of `now`, which was read. */
+static void compare_rope(hf_reader *r, json_t *now, json_t *before, const weft_hf_rope_type *t)
 {
-    hf_value *now = r->m->values;
-    r->m->values = start;
-    const bool right = read_rope(r, before);
-    r->m->values = now;
-    bool same = true;
-    for (int i = 0; i < r->m->n; i++)
-        same = same && strcmp(now[i].text, start[i].text) == 0;
-    if (right && !same)
+    const weft_hf_rope_type *other;
+    if (!read_rope(r, before, &other))
+        return;
+    bool same = t == other;
+    for (const weft_hf_key *k = same && t ? t->keys : NULL; k && k->name; k++)
+        same = same && (!k->key || json_number_value(json_object_get(now, k->name)) ==
+                                       json_number_value(json_object_get(before, k->name)));
+    if (!same)
         hf_complain(r, "'rope_scaling' and 'rope_parameters' differ; keep the right one");
 }
 
@@ -356,7 +336,6 @@ static double read_theta(hf_reader *r)
     hf_value *v = hf_model_find(r->m, rope->theta);
     double theta;
     snprintf(standard, sizeof standard, "%.15g", rope->standard);
-    v->said = false;
     hf_read_keys(r, (weft_hf_key[]){{"rope_theta", rope->theta, .standard = standard}, {0}});
     return hf_value_number(v, &theta) ? theta : NAN;
 }
@@ -377,8 +356,7 @@ void hf_read_rotary(hf_reader *r)
                is_before = is_object(r, "rope_scaling", before);
     hf_reader inner = *r;
     hf_model *m = r->m;
-    const size_t bytes = (size_t)m->n * sizeof *m->values;
-    hf_value *start = weft_alloc(bytes);
+    const weft_hf_rope_type *chosen;
     inner.object = now;
     if (is_now && json_is_object(json_object_iter_value(json_object_iter(now))))
         hf_complain(r, "'rope_parameters' differ between layers; weft has one kind of them");
@@ -389,16 +367,14 @@ void hf_read_rotary(hf_reader *r)
     if (!isnan(theta) && !isnan(other) && other != theta)
         hf_complain(r, "'rope_theta' is %g, but %g in 'rope_parameters'", theta, other);
     for (const weft_hf_rope_type *t = m->form->rope->types; t && t->type; t++) {
-        hf_value *chosen = hf_model_find(m, t->key); /* unless it is, "no" is said */
-        if (chosen->param->type == WEFT_PARAM_BOOL)
-            hf_value_set_number(chosen, 0);
-        chosen->said = chosen->said || chosen->param->type == WEFT_PARAM_BOOL;
+        hf_value *v = hf_model_find(m, t->key); /* unless it is, "no" is said */
+        if (v->param->type == WEFT_PARAM_BOOL)
+            hf_value_set_number(v, 0);
+        v->said = v->said || v->param->type == WEFT_PARAM_BOOL;
     }
-    r->status = r->status ? r->status : start ? inner.status : weft_fail_memory(r->err);
-    if (start)
-        memcpy(start, m->values, bytes);
-    const bool right = is_now || (is_before && !now) ? read_rope(r, is_now ? now : before) : true;
-    if (start && is_now && is_before && right)
-        compare_rope(r, before, start);
-    weft_free(start);
+    r->status = r->status ? r->status : inner.status;
+    if (is_now && read_rope(r, now, &chosen) && is_before)
+        compare_rope(r, now, before, chosen);
+    else if (is_before && !now)
+        read_rope(r, before, &chosen);
 }

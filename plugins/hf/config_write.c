@@ -19,6 +19,8 @@ static json_t *value_of(const weft_hf_key *k, const hf_model *m, const json_t *r
 {
     double x = 0;
     const hf_value *v = hf_model_find(m, k->key);
+    if (k->same)
+        return json_integer((json_int_t)hf_operand(root, k->same, strlen(k->same)));
     if (v && k->null && strcmp(v->text, k->null) == 0)
         return json_null();
     if (!v)

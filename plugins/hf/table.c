@@ -142,7 +142,12 @@ static void check_keys(check *c, const weft_hf_key *rows)
         for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++)
             check_expression(c, rows, row, texts[i]);
         check_key(c, row->name, row->key);
-        if (!row->key && !row->is && !row->unwritten && !row->written && !row->context)
+        for (const weft_hf_key *other = rows; other < row; other++)
+            if (row->key && other->key && strcmp(row->key, other->key) == 0)
+                complain(c, "'%s' and '%s' say '%s' both: one is .same as the other", other->name,
+                         row->name, row->key);
+        if (!row->key && !row->is && !row->same && !row->unwritten && !row->written &&
+            !row->context)
             complain(c, "'%s' has neither a key nor a value", row->name);
     }
 }

@@ -225,6 +225,9 @@ static const weft_param toy_params[] = {
 static const weft_hf_key toy_keys[] = {{"hidden_size", .key = "dim"}, {0}},
                          unknown_key[] = {{"hidden_size", .key = "width"}, {0}},
                          unknown_row[] = {{"hidden_size", "dim", .most = "2*width"}, {0}},
+                         same_key[] = {{"hidden_size", .key = "dim"},
+                                       {"n_embd", .key = "dim"},
+                                       {0}},
                          empty_key[] = {{.name = "hidden_size"}, {0}};
 
 static weft_status find_toy(void *self, const char *name, const weft_plugin **out, weft_error *err)
@@ -293,6 +296,7 @@ static void mistakes_of_tables_are_named(void **state)
         {{{"a", .shape = "dim"}, {0}},
          unknown_row,
          "'hidden_size' speaks of 'width', which is neither a number nor a row above"},
+        {{{"a", .shape = "dim"}, {0}}, same_key, "'hidden_size' and 'n_embd' say 'dim' both"},
         {{{"a", .shape = "dim"}, {0}}, empty_key, "'hidden_size' has neither a key nor a value"},
     };
     for (size_t i = 0; i < sizeof list / sizeof list[0]; i++) {
