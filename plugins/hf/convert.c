@@ -46,6 +46,8 @@ static weft_status read_arguments(hf_options *o, const char **settings, const ch
     if (!*settings && !o->to)
         s = hf_refuse(err, NULL,
                       "weft convert takes two folders, FROM and TO; weft convert --help says more");
+    if (o->to && !*o->to)
+        s = hf_refuse(err, NULL, "the name of the target, TO, is empty");
     o->max_shard = (int64_t)bytes;
     return s;
 }

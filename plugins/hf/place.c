@@ -43,6 +43,8 @@ static weft_status check_target(const char *to, bool force, weft_error *err)
     if (lstat(to, &st) != 0)
         return errno == ENOENT ? WEFT_OK
                                : hf_refuse(err, NULL, "cannot look at %s: %s", to, strerror(errno));
+    if (S_ISLNK(st.st_mode))
+        return hf_refuse(err, to, "is a symbolic link; name the folder itself, or another target");
     int n = count_entries(to);
     if (n < 0)
         return hf_refuse(err, to, "it exists, and is not a folder; name another target");
@@ -112,7 +114,8 @@ weft_status hf_place_begin(hf_place *p, const char *to, bool force, weft_error *
     weft_status s = check_target(p->to, force, err); /* before anything is made, and locked again */
     s = s ? s : take_empty(p, err);
     s = s ? s : check_target(p->to, force, err);
-    if (!s && count_entries(p->old) >= 0)
+    struct stat st;
+    if (!s && lstat(p->old, &st) == 0)
         s = hf_refuse(err, p->old,
                       "is there: a conversion was killed while it took this old folder's "
                       "place; rename or remove it");

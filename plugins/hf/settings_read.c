@@ -122,11 +122,25 @@ static bool take_tensors(const reading *r, hf_value *v)
 
 /* ---- all of it ---- */
 
+static weft_status check_ranges(const reading *r)
+{
+    weft_status s = WEFT_OK;
+    double x;
+    for (int i = 0; i < r->m->n; i++) {
+        const hf_value *v = &r->m->values[i];
+        const weft_param *p = v->param;
+        if ((p->min != 0 || p->max != 0) && hf_value_number(v, &x) && !(x >= p->min && x <= p->max))
+            s = hf_refuse(r->err, r->at, "its settings say [%s] %s = %s; expected %.10g to %.10g",
+                          r->m->table->plugin, p->name, v->text, p->min, p->max);
+    }
+    return s;
+}
+
 /* Every key that config.json needs is a number by now; of what no tensor has it is what stands for
  * the key where that is left out. */
 static weft_status check(const reading *r)
 {
-    weft_status s = WEFT_OK;
+    weft_status s = check_ranges(r);
     double x;
     for (const weft_hf_key *k = r->m->form->keys; k->name; k++) {
         hf_value *v = hf_model_find(r->m, k->key);

@@ -4,6 +4,7 @@
 #include "hf.h"
 
 #include <string.h>
+#include <sys/stat.h>
 
 static const char *const keys[2] = {"bos", "eos"};
 static const char *const token_keys[2] = {"bos_token", "eos_token"};
@@ -13,7 +14,10 @@ static const char *const token_keys[2] = {"bos_token", "eos_token"};
 static json_t *read_json(const char *folder, const char *name)
 {
     char path[HF_PATH];
-    json_t *root = json_load_file(hf_path(path, folder, name), 0, NULL);
+    struct stat st;
+    if (stat(hf_path(path, folder, name), &st) != 0 || !S_ISREG(st.st_mode))
+        return NULL; /* a named pipe would be waited for */
+    json_t *root = json_load_file(path, 0, NULL);
     /* a model_max_length of 1e30 is usual, as an integer */
     return root ? root : json_load_file(path, JSON_DECODE_INT_AS_REAL, NULL);
 }

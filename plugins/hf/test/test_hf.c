@@ -224,6 +224,36 @@ static void companions_go_along(void **state)
     weft_free(from);
 }
 
+/* What a checkpoint says is believed no more than what a folder says: so many blocks have no end.
+ */
+static void settings_out_of_range_are_refused(void **state)
+{
+    (void)state;
+    static const char path[] = "there/manifest.json", key[] = "\"n_layers\": \"";
+    char *from = golden_folder("gpt2"), *text;
+    weft_error err = {0};
+    weft_text out = {0};
+    size_t size;
+    CONVERT(from, "there");
+    check(weft_read_file(path, &text, &size, &err), &err);
+    char *value = strstr(text, key), *sum = strstr(text, ",\n\"sum\"");
+    assert_true(value && sum > value);
+    value += strlen(key);
+    weft_text_add_bytes(&out, text, (size_t)(value - text));
+    weft_text_add(&out, "999999999999");
+    value += strcspn(value, "\"");
+    weft_text_add_bytes(&out, value, (size_t)(sum - value));
+    weft_manifest_seal(&out);
+    check(weft_write_file(path, weft_text_get(&out), out.size, &err), &err);
+    assert_int_equal(convert(NULL, &err, (const char *const[]){"there", "back", NULL}),
+                     WEFT_ERR_INPUT);
+    assert_non_null(strstr(weft_error_text(&err), "[gpt2] n_layers = 999999999999; expected 1 to"));
+    weft_error_release(&err);
+    weft_text_release(&out);
+    weft_free(text);
+    weft_free(from);
+}
+
 /* ---- parts ---- */
 
 /* Numbers of a box [lo, lo + size) of a tensor of up to three dims, seen as three. */
@@ -410,6 +440,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(logits_survive_conversion, enter, leave),
         cmocka_unit_test_setup_teardown(there_and_back_is_the_same, enter, leave),
         cmocka_unit_test_setup_teardown(companions_go_along, enter, leave),
+        cmocka_unit_test_setup_teardown(settings_out_of_range_are_refused, enter, leave),
         cmocka_unit_test_setup_teardown(memory_runs_out, enter, leave),
         cmocka_unit_test_setup_teardown(names_of_bare_models, enter, leave),
         cmocka_unit_test(parts_are_parts_of_the_whole),
