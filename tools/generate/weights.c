@@ -7,20 +7,60 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <jansson.h>
 #include <weft/store.h>
 
-static weft_status check(const weft_stored *stored, const weft_state_entry *e, const weft_tensor *t,
+static const char *print_shape(weft_text *text, const int64_t *size, int n)
+{
+    weft_text_clear(text);
+    for (int d = 0; d < n; d++)
+        weft_text_print(text, "%s%lld", d ? ", " : "[", (long long)size[d]);
+    weft_text_add(text, n ? "]" : "[]");
+    return weft_text_get(text);
+}
+
+/* has NULL: there is none. */
+static weft_status check(const weft_stored *has, const weft_state_entry *e, const weft_tensor *t,
                          const char *path, weft_error *err)
 {
-    if (!stored)
+    weft_text there = {0}, here = {0};
+    bool same = has && has->n_dims == t->n_dims;
+    for (int d = 0; same && d < t->n_dims; d++)
+        same = has->size[d] == t->whole[d];
+    if (same)
+        return WEFT_OK;
+    if (!has)
         return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
                          "the model has a parameter '%s', which %s has not", e->name, path);
-    bool same = stored->n_dims == t->n_dims;
-    for (int d = 0; same && d < t->n_dims; d++)
-        same = stored->size[d] == t->whole[d];
-    return same ? WEFT_OK
-                : weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
-                            "'%s' has another shape in %s than in this model", e->name, path);
+    weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE, "'%s' is %s in %s, but %s in this model", e->name,
+              print_shape(&there, has->size, has->n_dims), path,
+              print_shape(&here, t->whole, t->n_dims));
+    weft_text_release(&there);
+    weft_text_release(&here);
+    return WEFT_ERR_INPUT;
+}
+
+/* Why tensors do not fit: what the checkpoint's settings, by sections, say of the model that the
+ * run's do not. */
+static void name_settings(const weft_plan *plan, const json_t *settings, const char *path,
+                          weft_error *err)
+{
+    weft_pool pool = {0};
+    for (int i = 0; i < plan->plugins->n; i++) {
+        const weft_loaded *p = &plan->plugins->list[i];
+        const char *name = p->module.plugin->name;
+        const json_t *section = json_object_get(settings, name);
+        const weft_param *q = p->module.plugin->params;
+        for (; weft_plugin_gives(p->module.plugin, "model") && q && q->name; q++) {
+            const char *has = json_string_value(json_object_get(section, q->name)),
+                       *is = weft_keeper_text(&pool, p, q);
+            if (has && is && !weft_param_is_same(q, has, is))
+                weft_fail(err, WEFT_ERR_INPUT, weft_params_where(p->params, q->name),
+                          "[%s] %s = %s, but %s is of a model with %s", name, q->name, is, path,
+                          has);
+        }
+    }
+    weft_pool_release(&pool);
 }
 
 static weft_status read_box(void *folder, const weft_state_tensor *t, const int64_t *lo,
@@ -39,7 +79,8 @@ static bool is_there(const weft_io *io, const char *path)
 
 /* A checkpoint of weft's knows the sums of its files, and what is read of them is compared; other
  * folders know none. */
-static weft_status open_weights(const char *path, weft_folder **out, weft_error *err)
+static weft_status open_weights(const char *path, weft_manifest *manifest, weft_folder **out,
+                                weft_error *err)
 {
     const weft_io *io = weft_io_system();
     char *name = weft_format("%s/manifest.json", path);
@@ -49,30 +90,31 @@ static weft_status open_weights(const char *path, weft_folder **out, weft_error 
     weft_free(name);
     if (!known)
         return weft_folder_open(io, path, out, err);
-    weft_manifest manifest;
-    weft_status s = weft_manifest_read(io, path, &manifest, err);
-    s = s ? s : weft_manifest_open(io, &manifest, out, err);
-    weft_manifest_release(&manifest);
-    return s;
+    weft_status s = weft_manifest_read(io, path, manifest, err);
+    return s ? s : weft_manifest_open(io, manifest, out, err);
 }
 
 weft_status generate_read_weights(weft_run *run, const char *path, weft_error *err)
 {
     const weft_states *states = &run->plan->states;
     weft_folder *folder = NULL;
+    weft_manifest manifest = {0};
     weft_state_tensor *tensors;
     weft_state_view view;
     weft_status s = weft_run_state(run, NULL, &view, &tensors, err);
-    s = s ? s : open_weights(path, &folder, err);
+    s = s ? s : open_weights(path, &manifest, &folder, err);
     for (int i = 0, n = s ? 0 : states->n; i < n; i++) {
         const weft_state_entry *e = &states->list[i];
         weft_status one =
             check(weft_folder_find(folder, e->name), e, &tensors[i].tensor, path, err);
         s = s ? s : one;
     }
+    if (s && folder)
+        name_settings(run->plan, json_object_get(manifest.json, "settings"), path, err);
     for (int i = 0; i < states->n && !s; i++)
         s = weft_state_fill(&view, i, read_box, folder, err);
     weft_folder_destroy(folder);
+    weft_manifest_release(&manifest);
     weft_free(tensors);
     return s;
 }
