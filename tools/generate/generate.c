@@ -349,10 +349,6 @@ static weft_status check(const generate_wishes *w, const weft_cli_options *given
     if (w->ids.n && (w->prompts.n || w->prompts_file))
         return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
                          "give prompts as text or as --ids, not both");
-    if (w->most == 0 || w->most < -1 || w->batch == 0 || w->batch < -1 || w->context == 0 ||
-        w->context < -1)
-        return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
-                         "--max-tokens, --batch and --context must be at least 1");
     if (w->greedy && w->temperature)
         return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
                          "--greedy is --temperature 0: give one of the two");
@@ -387,6 +383,8 @@ static int run(int argc, char **argv, const weft_cli_options *given, generate_wi
     return code;
 }
 
+enum { MOST = 1000000000 }; /* of what an option counts */
+
 int weft_cmd_generate(int argc, char **argv)
 {
     generate_wishes w = {
@@ -407,7 +405,9 @@ int weft_cmd_generate(int argc, char **argv)
         {.name = "max-tokens",
          .argument = "N",
          .help = "the most that is added to a prompt (128)",
-         .number = &w.most},
+         .number = &w.most,
+         .min = 1,
+         .max = MOST},
         {.name = "greedy", .help = "always the likeliest token", .flag = &w.greedy},
         {.name = "temperature",
          .argument = "X",
@@ -416,7 +416,9 @@ int weft_cmd_generate(int argc, char **argv)
         {.name = "top-k",
          .argument = "N",
          .help = "choose among the N likeliest tokens; 0: all ([sample] top_k)",
-         .number = &w.top_k},
+         .number = &w.top_k,
+         .min = 0,
+         .max = MOST},
         {.name = "top-p",
          .argument = "X",
          .help = "choose among those that have this probability together ([sample] top_p)",
@@ -424,15 +426,21 @@ int weft_cmd_generate(int argc, char **argv)
         {.name = "seed",
          .argument = "N",
          .help = "seed of the choices ([sample] seed), or of the noise ([images] seed)",
-         .number = &w.seed},
+         .number = &w.seed,
+         .min = 0,
+         .max = INT64_C(9000000000000000000)},
         {.name = "context",
          .argument = "N",
          .help = "the most tokens of a text, its prompt included ([train] seq_len)",
-         .number = &w.context},
+         .number = &w.context,
+         .min = 1,
+         .max = MOST},
         {.name = "batch",
          .argument = "N",
          .help = "prompts that are continued together (8); pictures made together (1)",
-         .number = &w.batch},
+         .number = &w.batch,
+         .min = 1,
+         .max = MOST},
         {.name = "no-cache",
          .help = "compute everything again for every token",
          .flag = &w.no_cache},
@@ -455,7 +463,9 @@ int weft_cmd_generate(int argc, char **argv)
         {.name = "steps",
          .argument = "N",
          .help = "steps from noise to a picture ([images] steps)",
-         .number = &w.steps},
+         .number = &w.steps,
+         .min = 1,
+         .max = MOST},
         {.name = "guidance",
          .argument = "X",
          .help = "what the model is told of guidance ([images] guidance)",
