@@ -217,7 +217,7 @@ bool hf_has_shape(const weft_stored *t, const int64_t *size, int n);
 /* What becomes of tensors that are not the model's own. */
 typedef enum hf_extra { HF_EXTRA_REFUSE, HF_EXTRA_LEAVE_OUT, HF_EXTRA_EXPORT } hf_extra;
 
-enum { HF_MOST_NAMED = 20 }; /* tensors of one complaint */
+enum { HF_MOST_NAMED = 20, HF_MOST_COUNTED = 1 << 20 }; /* tensors of one complaint */
 
 typedef struct hf_source {
     const char *path;

@@ -67,8 +67,8 @@ typedef struct matching {
 static void say_more(const matching *m, int n, const char *what)
 {
     if (n > HF_MOST_NAMED)
-        hf_refuse(m->err, m->x->path, "tensors that %s, and are not named here: %d", what,
-                  n - HF_MOST_NAMED);
+        hf_refuse(m->err, m->x->path, "tensors that %s, and are not named here: %d%s", what,
+                  n - HF_MOST_NAMED, n > HF_MOST_COUNTED ? " at least" : "");
 }
 
 /* t NULL: there is none. */
@@ -108,7 +108,8 @@ static weft_status match_one(matching *m, hf_tensor *want)
     const hf_source *x = m->x;
     weft_status s = WEFT_OK;
     choose_place(x, want);
-    for (int64_t i = 0; i < hf_files(want, x->ours) && (x->ours || !want->row->part); i++) {
+    const int64_t n = x->ours || !want->row->part ? hf_files(want, x->ours) : 0;
+    for (int64_t i = 0; i < n && m->missing <= HF_MOST_COUNTED; i++) {
         const weft_stored *t = find_stored(x, want, i);
         weft_status one = t                              ? check_stored(m, want, i, t)
                           : m->missing++ < HF_MOST_NAMED ? say_wrong(m, want, i, NULL)
@@ -121,6 +122,14 @@ static weft_status match_one(matching *m, hf_tensor *want)
 }
 
 /* ---- tensors beside the model's own: of adapters, of further heads, a plugin's buffers ---- */
+
+static bool is_empty(const weft_stored *t)
+{
+    bool is = false;
+    for (int d = 0; d < t->n_dims; d++)
+        is = is || t->size[d] == 0;
+    return is;
+}
 
 /* They have no place in Hugging Face's form, so that who converts says what becomes of them. */
 static weft_status find_extras(const matching *m, hf_extra how)
@@ -143,6 +152,9 @@ static weft_status find_extras(const matching *m, hf_extra how)
         else if (how == HF_EXTRA_EXPORT && t->dtype == WEFT_DTYPES && strcmp(t->type, "F16") != 0)
             s = hf_refuse(m->err, x->path, "tensor '%s' is %s, which weft does not have", t->name,
                           t->type);
+        else if (how == HF_EXTRA_EXPORT && is_empty(t))
+            s = hf_refuse(m->err, x->path, "tensor '%s' is empty, which weft does not write",
+                          t->name);
     }
     if (how == HF_EXTRA_REFUSE)
         say_more(m, x->n_extras, "do not belong to the model");
