@@ -55,7 +55,7 @@ static void find_model(hf_reader *r, const char *folder, const hf_tables *tables
         snprintf(plugin, sizeof plugin, "%s", named);
     weft_status s = hf_tables_find(tables, plugin, &table, r->err);
     const weft_hf_form *form = form_of(table, type);
-    if (s == WEFT_ERR_INPUT && !named)
+    if (s == WEFT_ERR_INPUT && !named && !table)
         hf_complain(r,
                     "'%s' is '%s'; weft has no such model, and no plugin '%s' was found "
                     "that has: --model PLUGIN names another",

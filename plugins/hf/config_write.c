@@ -56,12 +56,9 @@ static bool add_keys(json_t *root, const weft_hf_key *keys, const hf_model *m)
 static const weft_hf_rope_type *type_of(const hf_model *m)
 {
     const weft_hf_rope_type *t = m->form->rope->types;
-    for (; t && t->type; t++) {
-        const hf_value *v = hf_model_find(m, t->key);
-        if (strcmp(v->text, t->value) == 0 || (hf_says_yes(t->value) && hf_says_yes(v->text)))
-            return t;
-    }
-    return NULL;
+    while (t && t->type && strcmp(hf_model_find(m, t->key)->text, t->value) != 0)
+        t++;
+    return t && t->type ? t : NULL;
 }
 
 static bool add_rope(json_t *root, const hf_model *m)

@@ -25,17 +25,31 @@ static void complain(check *c, const char *format, ...)
                           c->table->plugin, c->form->type, line);
 }
 
-static const weft_param *find_param(const check *c, const char *name, size_t n)
+static bool is_key(const check *c, const char *name)
 {
-    for (const weft_param *p = c->table->params; p->name; p++)
-        if (strlen(p->name) == n && strncmp(p->name, name, n) == 0)
-            return p;
-    return NULL;
+    const weft_param *p = c->table->params;
+    while (p->name && strcmp(p->name, name) != 0)
+        p++;
+    return p->name != NULL;
+}
+
+/* The next word of a list, or of an expression, that is no number; false: there are no more. */
+static bool next_word(const char **text, char word[HF_NAME])
+{
+    double x;
+    while (*text && *(*text += strspn(*text, " */+()"))) {
+        const size_t n = strcspn(*text, " */+()");
+        snprintf(word, HF_NAME, "%.*s", (int)n, *text);
+        *text += n;
+        if (!weft_parse_number(word, &x))
+            return true;
+    }
+    return false;
 }
 
 static void check_key(check *c, const char *of, const char *key)
 {
-    if (key && !find_param(c, key, strlen(key)))
+    if (key && !is_key(c, key))
         complain(c, "'%s' speaks of '%s', which is no key of the plugin's", of, key);
 }
 
@@ -43,39 +57,29 @@ static void check_key(check *c, const char *of, const char *key)
 
 static int count_dims(check *c, const weft_hf_tensor *row)
 {
-    int n = 0;
-    for (const char *w = row->shape ? row->shape : ""; *(w += strspn(w, " "));) {
-        for (; *w && *w != ' '; w += strspn(w, "*/+()")) {
-            w += *w == '(';
-            size_t length = strcspn(w, "*/+() ");
-            if (length != strspn(w, "0123456789") && !find_param(c, w, length))
-                complain(c,
-                         "'%s' is [%s], but '%.*s' is neither a key of the plugin's nor a number",
-                         row->name, row->shape, (int)length, w);
-            w += length;
-        }
-        n++;
-    }
-    return n;
+    char word[HF_NAME];
+    int dims = 0;
+    for (const char *w = row->shape; next_word(&w, word);)
+        if (!is_key(c, word))
+            complain(c, "'%s' is [%s], but '%s' is neither a key of the plugin's nor a number",
+                     row->name, row->shape, word);
+    const char *w = row->shape ? row->shape : "";
+    for (size_t n; (n = hf_next_word(&w)); w += n)
+        dims++;
+    return dims;
 }
 
-/* The row before it is the part before it. */
-static bool follows(const weft_hf_tensor *row)
+/* Do the parts of its tensor stand together, from 0 on, each with its number? */
+static bool are_together(const check *c, const weft_hf_tensor *row)
 {
-    return row[-1].name && row[-1].parts == row->parts && row[-1].part == row->part - 1 &&
-           strcmp(hf_file_of(row - 1), hf_file_of(row)) == 0;
-}
-
-static void check_parts(check *c, const weft_hf_tensor *row, int n_dims)
-{
-    const bool last = row->part == row->parts - 1;
-    if (row->parts < 2)
-        return;
-    if (row->part < 0 || row->part >= row->parts || row->along < 0 || row->along >= n_dims ||
-        (row->part > 0 && (row == c->form->tensors || !follows(row))) ||
-        (!last && (!row[1].name || row[1].part != row->part + 1 || !follows(row + 1))))
-        complain(c, "'%s' is part %d of %d of '%s' along dim %d: parts stand together, from 0 on",
-                 row->name, row->part, row->parts, hf_file_of(row), row->along);
+    if (row->part < 0 || row->part >= row->parts || row - c->form->tensors < row->part)
+        return false;
+    const weft_hf_tensor *first = row - row->part;
+    for (int k = 0; k < row->parts; k++)
+        if (!first[k].name || first[k].part != k || first[k].parts != row->parts ||
+            strcmp(hf_file_of(&first[k]), hf_file_of(row)) != 0)
+            return false;
+    return true;
 }
 
 static bool has_row(const check *c, const char *name)
@@ -108,7 +112,9 @@ static void check_tensor(check *c, const weft_hf_tensor *row)
                  hf_file_of(row));
     if (strstr(row->name, "{l}") && !c->form->layers && !row->blocks)
         complain(c, "'%s' is of each block, but no key says how many there are", row->name);
-    check_parts(c, row, n);
+    if (row->parts > 1 && (row->along < 0 || row->along >= n || !are_together(c, row)))
+        complain(c, "'%s' is part %d of %d of '%s' along dim %d: parts stand together, from 0 on",
+                 row->name, row->part, row->parts, hf_file_of(row), row->along);
     const char *const keys[] = {row->when,   row->unless, row->from,  row->until,
                                 row->blocks, row->every,  row->except};
     for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++)
@@ -117,19 +123,16 @@ static void check_tensor(check *c, const weft_hf_tensor *row)
 
 /* ---- keys ---- */
 
-/* Does an expression, or each with blanks between, speak of numbers and rows above alone? */
+/* Does it speak of numbers and of rows above alone? */
 static void check_expression(check *c, const weft_hf_key *rows, const weft_hf_key *row,
                              const char *text)
 {
-    double x;
-    for (size_t n; text && *(text += strspn(text, " */+")); text += n) {
-        char word[HF_NAME];
+    char word[HF_NAME];
+    while (next_word(&text, word)) {
         const weft_hf_key *of = rows;
-        n = strcspn(text, " */+");
-        snprintf(word, sizeof word, "%.*s", (int)n, text);
         while (of < row && !(of->key && strcmp(of->name, word) == 0))
             of++;
-        if (of == row && !weft_parse_number(word, &x))
+        if (of == row)
             complain(c, "'%s' speaks of '%s', which is neither a number nor a row above", row->name,
                      word);
     }
@@ -138,7 +141,9 @@ static void check_expression(check *c, const weft_hf_key *rows, const weft_hf_ke
 static void check_keys(check *c, const weft_hf_key *rows)
 {
     for (const weft_hf_key *row = rows; row->name; row++) {
-        const char *const texts[] = {row->divides, row->below, row->most, row->same, row->by};
+        const bool is_answer = row->standard && hf_has_word("true false", row->standard);
+        const char *const texts[] = {row->divides, row->below, row->most,
+                                     row->same,    row->by,    is_answer ? NULL : row->standard};
         for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++)
             check_expression(c, rows, row, texts[i]);
         check_key(c, row->name, row->key);
@@ -166,12 +171,9 @@ static void check_form(check *c)
     check_key(c, "layers", c->form->layers);
     check_key(c, "behind", c->form->behind);
     check_key(c, "when", c->form->when);
-    const char *list = c->form->unless;
-    for (size_t n; list && (n = hf_next_word(&list)); list += n) {
-        char key[HF_NAME];
-        snprintf(key, sizeof key, "%.*s", (int)n, list);
+    char key[HF_NAME];
+    for (const char *list = c->form->unless; next_word(&list, key);)
         check_key(c, "unless", key);
-    }
     for (const weft_hf_tensor *row = c->form->tensors; hf_is_row(row); row++)
         check_tensor(c, row);
     check_keys(c, c->form->keys);

@@ -225,6 +225,7 @@ static const weft_param toy_params[] = {
 static const weft_hf_key toy_keys[] = {{"hidden_size", .key = "dim"}, {0}},
                          unknown_key[] = {{"hidden_size", .key = "width"}, {0}},
                          unknown_row[] = {{"hidden_size", "dim", .most = "2*width"}, {0}},
+                         unknown_standard[] = {{"hidden_size", "dim", .standard = "2*width"}, {0}},
                          same_key[] = {{"hidden_size", .key = "dim"},
                                        {"n_embd", .key = "dim"},
                                        {0}},
@@ -296,6 +297,9 @@ static void mistakes_of_tables_are_named(void **state)
         {{{"a", .shape = "dim"}, {0}},
          unknown_row,
          "'hidden_size' speaks of 'width', which is neither a number nor a row above"},
+        {{{"a", .shape = "dim"}, {0}},
+         unknown_standard,
+         "'hidden_size' speaks of 'width', which is neither"},
         {{{"a", .shape = "dim"}, {0}}, same_key, "'hidden_size' and 'n_embd' say 'dim' both"},
         {{{"a", .shape = "dim"}, {0}}, empty_key, "'hidden_size' has neither a key nor a value"},
     };
