@@ -40,8 +40,8 @@ static weft_status check(const weft_stored *has, const weft_state_entry *e, cons
     return WEFT_ERR_INPUT;
 }
 
-/* Why tensors do not fit: what the checkpoint's settings, by sections, say of the model that the
- * run's do not. */
+/* What the checkpoint's settings, by sections, say of the model that the run's do not: why tensors
+ * do not fit, or that the numbers are another model's though they do. */
 static void name_settings(const weft_plan *plan, const json_t *settings, const char *path,
                           weft_error *err)
 {
@@ -99,6 +99,7 @@ weft_status generate_read_weights(weft_run *run, const char *path, weft_error *e
     const weft_states *states = &run->plan->states;
     weft_folder *folder = NULL;
     weft_manifest manifest = {0};
+    weft_error differ = {0};
     weft_state_tensor *tensors;
     weft_state_view view;
     weft_status s = weft_run_state(run, NULL, &view, &tensors, err);
@@ -109,10 +110,14 @@ weft_status generate_read_weights(weft_run *run, const char *path, weft_error *e
             check(weft_folder_find(folder, e->name), e, &tensors[i].tensor, path, err);
         s = s ? s : one;
     }
-    if (s && folder)
-        name_settings(run->plan, json_object_get(manifest.json, "settings"), path, err);
+    if (folder)
+        name_settings(run->plan, json_object_get(manifest.json, "settings"), path,
+                      s ? err : &differ);
+    for (int i = 0; i < differ.n_items && view.rank == 0; i++)
+        weft_log_print(run->log, WEFT_LOG_WARN, "%s", differ.items[i].text);
     for (int i = 0; i < states->n && !s; i++)
         s = weft_state_fill(&view, i, read_box, folder, err);
+    weft_error_release(&differ);
     weft_folder_destroy(folder);
     weft_manifest_release(&manifest);
     weft_free(tensors);
