@@ -99,7 +99,7 @@ static bool fill(hf_reader *r, const weft_hf_key *k)
     else if (isnan(a.x))
         return false;
     else
-        x = a.x == floor(a.x) ? json_integer((json_int_t)a.x) : json_real(a.x);
+        x = a.x == floor(a.x) && fabs(a.x) < 1e15 ? json_integer((json_int_t)a.x) : json_real(a.x);
     if (json_object_set_new(r->object, k->name, x) != 0)
         r->status = weft_fail_memory(r->err);
     return true;
@@ -208,7 +208,7 @@ static void read_list(hf_reader *r, const weft_hf_key *k, hf_value *v)
 {
     const json_t *list = hf_get(r, k->name), *x;
     size_t i, used = 0;
-    const double more = amount_of(r, k->below).x;
+    const double more = fmin(amount_of(r, k->below).x, 1e9);
     int64_t n, sum = 0, others = 0;
     int longer = (int)json_array_size(list);
     char derived[512];

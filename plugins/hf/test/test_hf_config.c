@@ -114,6 +114,9 @@ static void what_changes_numbers_is_refused(void **state)
         {GPT2 ", \"scale_attn_by_inverse_layer_idx\": true",
          "'scale_attn_by_inverse_layer_idx' is true"},
         {GPT2 ", \"n_positions\": 0", "'n_positions' is 0; expected 1 to"},
+        {"\"_class_name\": \"FluxTransformer2DModel\", \"axes_dims_rope\": [16, 56, "
+         "9223372036854775807]",
+         "'axes_dims_rope' must hold whole numbers from 0 to 999999999 alone"},
         {"\"model_type\": \"mistral\"", "'model_type' is 'mistral'; weft has no such model"},
         {"\"hidden_size\": 16", "'model_type' is missing"},
         {"\"model_type\": \"llama\"", "'intermediate_size' is missing"},
