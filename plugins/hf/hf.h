@@ -210,8 +210,8 @@ void hf_name(char name[HF_NAME], const char *pattern, int64_t layer, int64_t ind
 bool hf_is_ignored(const hf_model *m, const char *name);
 /* "[16, 4]"; returns text. */
 const char *hf_shape(char text[HF_NAME], const int64_t *size, int n);
-/* t NULL: false. */
-bool hf_has_shape(const weft_stored *t, const int64_t *size, int n);
+/* Are these shapes the same? */
+bool hf_is_same(const int64_t *a, int n_a, const int64_t *b, int n_b);
 /* ---- what is read (files.c, source.c, boxes.c, checkpoint.c) ---- */
 
 /* What becomes of tensors that are not the model's own. */

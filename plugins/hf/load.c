@@ -107,10 +107,9 @@ static weft_status compare_tensors(const hf_source *v, const weft_state_view *st
     for (int i = 0; i < state->n_tensors; i++) {
         const weft_state_tensor *t = &state->tensors[i];
         const hf_tensor *has = in_files(v, t);
-        bool fits =
-            has ? has->n_dims == t->tensor.n_dims : t->moment || hf_is_behind(&v->model, t->name);
-        for (int d = 0; has && d < t->tensor.n_dims && fits; d++)
-            fits = has->size[d] == t->tensor.whole[d];
+        const bool fits =
+            has ? hf_is_same(has->size, has->n_dims, t->tensor.whole, t->tensor.n_dims)
+                : t->moment || hf_is_behind(&v->model, t->name);
         if (!fits && wrong++ < HF_MOST_NAMED)
             s = does_not_fit(t, has, v, err);
     }

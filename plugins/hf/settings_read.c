@@ -164,28 +164,20 @@ static bool is_on(hf_model *m, const char *key)
     return hf_model_has(m, key, NULL);
 }
 
-/* blame: the key that says it has not this form. */
-static bool has_form(hf_model *m, char blame[HF_NAME])
-{
-    const char *unless = m->form->unless;
-    snprintf(blame, HF_NAME, "%s", m->form->when ? m->form->when : "flavor");
-    if (m->form->when && !is_on(m, m->form->when))
-        return false;
-    for (size_t n; unless && (n = hf_next_word(&unless)); unless += n) {
-        snprintf(blame, HF_NAME, "%.*s", (int)n, unless);
-        if (is_on(m, blame))
-            return false;
-    }
-    return true;
-}
-
 static weft_status choose_form(const reading *r)
 {
     hf_model *m = r->m;
     char blame[HF_NAME] = "";
     for (int i = 0; m->table->forms[i]; i++) {
-        m->form = m->table->forms[i];
-        if (has_form(m, blame))
+        const weft_hf_form *form = m->form = m->table->forms[i];
+        const char *unless = form->unless ? form->unless : "";
+        bool has = !form->when || is_on(m, form->when);
+        snprintf(blame, sizeof blame, "%s", form->when ? form->when : "flavor");
+        for (size_t n; has && (n = hf_next_word(&unless)); unless += n) {
+            snprintf(blame, sizeof blame, "%.*s", (int)n, unless);
+            has = !is_on(m, blame);
+        }
+        if (has)
             return WEFT_OK;
     }
     return hf_refuse(r->err, r->at,

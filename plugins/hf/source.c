@@ -91,7 +91,8 @@ static weft_status say_wrong(const matching *m, const hf_tensor *want, int64_t i
 static weft_status check_stored(matching *m, const hf_tensor *want, int64_t i, const weft_stored *t)
 {
     int64_t size[WEFT_MAX_DIMS];
-    if (!hf_has_shape(t, size, hf_file_shape(&m->x->model, want, m->x->ours, size)))
+    const int n = hf_file_shape(&m->x->model, want, m->x->ours, size);
+    if (!hf_is_same(t->size, t->n_dims, size, n))
         return m->wrong++ < HF_MOST_NAMED ? say_wrong(m, want, i, t) : WEFT_ERR_INPUT;
     if (t->dtype == WEFT_DTYPES ? strcmp(t->type, "F16") == 0
                                 : weft_dtype_is_float(t->dtype) && !weft_dtype_is_f8(t->dtype))
