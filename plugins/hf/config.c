@@ -136,27 +136,24 @@ static void check_layer_types(hf_reader *r)
     }
 }
 
-/* Of keys that the model's table does not name. */
-static void check_key(hf_reader *r, const char *key, const json_t *value)
-{
-    if (hf_has_word(switched_off, key))
-        must_be_off(r, key, value);
-    else if (hf_has_word(switched_on, key))
-        hf_check_constant(r, &(weft_hf_key){key, .is = "1", .also = "true"});
-    else if (!is_of(r->m->form->keys, key, false) && !hf_has_word(harmless, key) && !is_off(value))
-        weft_text_print(&r->m->notes,
-                        "config.json has '%s', which weft does not know and leaves out\n", key);
-}
-
 /* Complains of every switch that makes another model of the same shapes, and notes in m what is
  * not known. */
 static void check_keys(hf_reader *r)
 {
+    const weft_hf_key *named = r->m->form->keys;
     const char *key;
     json_t *value;
-    json_object_foreach(r->object, key, value)
-        if (!is_of(r->m->form->keys, key, true))
-            check_key(r, key, value);
+    json_object_foreach(r->object, key, value) {
+        if (is_of(named, key, true))
+            continue;
+        if (hf_has_word(switched_off, key))
+            must_be_off(r, key, value);
+        else if (hf_has_word(switched_on, key))
+            hf_check_constant(r, &(weft_hf_key){key, .is = "1", .also = "true"});
+        else if (!is_of(named, key, false) && !hf_has_word(harmless, key) && !is_off(value))
+            weft_text_print(&r->m->notes,
+                            "config.json has '%s', which weft does not know and leaves out\n", key);
+    }
     check_layer_types(r);
 }
 

@@ -220,16 +220,11 @@ bool hf_is_of_layer(const hf_model *m, const weft_hf_tensor *row, int64_t layer)
            (!row->until || layer < hf_model_int(m, row->until));
 }
 
-static bool is_wanted(const hf_model *m, const weft_hf_tensor *row, int64_t layer)
-{
-    return row->name && !row->other && hf_model_has(m, row->when, row->unless) &&
-           (layer < 0 || hf_is_of_layer(m, row, layer));
-}
-
 static weft_status add(hf_map *map, const hf_model *m, const weft_hf_tensor *row, int64_t layer,
                        weft_error *err)
 {
-    if (!is_wanted(m, row, layer))
+    if (!row->name || row->other || !hf_model_has(m, row->when, row->unless) ||
+        (layer >= 0 && !hf_is_of_layer(m, row, layer)))
         return WEFT_OK;
     if (map->n == map->capacity) {
         const int capacity = map->capacity ? 2 * map->capacity : 64;

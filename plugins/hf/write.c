@@ -91,22 +91,16 @@ static weft_status list_pieces(writing *w, weft_error *err)
 
 /* ---- a tensor ---- */
 
-static weft_status read_dense(const writing *w, const int64_t *lo, const int64_t *size,
-                              weft_error *err)
-{
-    const weft_piece *p = &w->pieces[w->piece];
-    const origin *from = &w->origins[w->piece];
-    if (!from->of)
-        return weft_folder_read(w->from->folder, p->name, lo, size, p->dtype, w->buffer, err);
-    if (w->ours)
-        return hf_source_read(w->from, from->of, lo, size, p->dtype, w->buffer, err);
-    return hf_source_read_file(w->from, from->of, from->index, lo, size, p->dtype, w->buffer, err);
-}
-
 static weft_status write_dense(writing *w, const int64_t *lo, const int64_t *size, int64_t bytes,
                                weft_error *err)
 {
-    weft_status s = read_dense(w, lo, size, err);
+    const weft_piece *p = &w->pieces[w->piece];
+    const origin *from = &w->origins[w->piece];
+    weft_status s =
+        !from->of ? weft_folder_read(w->from->folder, p->name, lo, size, p->dtype, w->buffer, err)
+        : w->ours ? hf_source_read(w->from, from->of, lo, size, p->dtype, w->buffer, err)
+                  : hf_source_read_file(w->from, from->of, from->index, lo, size, p->dtype,
+                                        w->buffer, err);
     s = s ? s : weft_shard_write(w->shard, w->piece - w->first, w->done, w->buffer, bytes, err);
     w->done += bytes;
     return s;
