@@ -111,15 +111,11 @@ static bool is_of(const weft_hf_key *keys, const char *name, bool reads)
 static void must_be_off(hf_reader *r, const char *key, const json_t *value)
 {
     char *text = is_off(value) ? NULL : json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT);
-    if (text && strcmp(key, "quantization_config") == 0)
-        hf_complain(r,
-                    "'%s' is %.60s: its tensors are not numbers as they stand; convert it to bf16 "
-                    "first",
-                    key, text);
-    else if (text)
-        hf_complain(r,
-                    "'%s' is %.60s; weft's models do not have it, so the numbers would be others",
-                    key, text);
+    if (text)
+        hf_complain(r, "'%s' is %.60s%s", key, text,
+                    strcmp(key, "quantization_config") == 0
+                        ? ": its tensors are not numbers as they stand; convert it to bf16 first"
+                        : "; weft's models do not have it, so the numbers would be others");
     free(text);
 }
 

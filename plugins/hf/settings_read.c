@@ -56,28 +56,23 @@ static bool is_open(const hf_value *v)
     return !hf_value_number(v, &x);
 }
 
-/* Of the choice that the value names: "dim = 256, n_heads = 4" for its word. */
-static const char *presets_of(const hf_model *m, const hf_value *v)
-{
-    const hf_value *choice = hf_model_find(m, v->text);
-    const weft_param *p = choice ? choice->param : NULL;
-    for (int i = 0; p && p->presets && p->choices[i]; i++)
-        if (strcmp(p->choices[i], choice->text) == 0)
-            return p->presets[i];
-    return NULL;
-}
-
+/* Of the choice that the value names, "dim = 256, n_heads = 4" for its word. */
 static void take_preset(const hf_model *m, hf_value *v)
 {
+    const hf_value *choice = hf_model_find(m, v->text);
+    const weft_param *p = choice && choice->param->presets ? choice->param : NULL;
+    char key[64], text[64];
     double x;
-    for (const char *c = presets_of(m, v); c; c = strchr(c, ','), c += c != NULL) {
-        char key[64], text[64];
+    int i = 0;
+    while (p && p->choices[i] && strcmp(p->choices[i], choice->text) != 0)
+        i++;
+    for (const char *c = p && p->choices[i] ? p->presets[i] : NULL; c;
+         c = strchr(c, ','), c += c != NULL)
         if (sscanf(c, " %63[^ =] = %63[^, ]", key, text) == 2 && strcmp(key, v->param->name) == 0 &&
             weft_parse_number(text, &x)) {
             hf_value_set_number(v, x);
             return;
         }
-    }
 }
 
 /* ---- tensors ---- */
