@@ -53,7 +53,7 @@ cpu_tile cpu_tiles_at(const cpu_gemm *g, const cpu_matmul_shape *s, int64_t most
 int64_t cpu_tiles_rows(const cpu_gemm *g, int64_t tiles, int threads)
 {
     int64_t rows = g->rows;
-    for (; rows > g->rows / 4 && tiles < 2 * threads; tiles *= 2)
+    for (; rows > 128 && tiles < 2 * threads; tiles *= 2)
         rows /= 2;
     return rows;
 }

@@ -9,6 +9,7 @@
 #include <cmocka.h>
 
 #include "cpu.h"
+#include "tiles.h"
 #include "trial_ops.h"
 
 #include <math.h>
@@ -117,12 +118,10 @@ static int64_t floats_of_vectors(const cpu_matmul_shape *s)
     return CPU_GEMM_FLOATS;
 }
 
-static void check_tiles_of(const cpu_gemm *g, weft_dtype ab, weft_dtype c)
+static void check_tiles(const cpu_gemm *g, const int64_t sizes[][3], size_t n_sizes, weft_dtype ab,
+                        weft_dtype c)
 {
-    static const int64_t sizes[][3] = {{1, 1, 1},     {7, 33, 9},    {150, 70, 40}, {37, 64, 300},
-                                       {13, 128, 16}, {20, 81, 531}, {96, 96, 64},  {72, 75, 1100},
-                                       {48, 40, 545}, {24, 40, 64}};
-    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+    for (size_t i = 0; i < n_sizes; i++)
         for (int way = 0; way < 8; way++) {
             int64_t m = sizes[i][0], n = sizes[i][1], k = sizes[i][2];
             bool a_turned = way & 1, b_turned = way & 2;
@@ -137,6 +136,22 @@ static void check_tiles_of(const cpu_gemm *g, weft_dtype ab, weft_dtype c)
         }
 }
 
+static void check_tiles_of(const cpu_gemm *g, weft_dtype ab, weft_dtype c)
+{
+    static const int64_t sizes[][3] = {{1, 1, 1},     {7, 33, 9},    {150, 70, 40}, {37, 64, 300},
+                                       {13, 128, 16}, {20, 81, 531}, {96, 96, 64},  {72, 75, 1100},
+                                       {48, 40, 545}, {24, 40, 64}};
+    check_tiles(g, sizes, sizeof sizes / sizeof *sizes, ab, c);
+}
+
+/* AMX sums in steps, of which b is packed several at a time, and packs strips of a together. */
+static void check_tiles_of_amx(weft_dtype c)
+{
+    static const int64_t sizes[][3] = {{170, 20, 2100}, {300, 33, 400}, {33, 70, 1030}};
+    check_tiles_of(&cpu_gemm_amx, WEFT_BF16, c);
+    check_tiles(&cpu_gemm_amx, sizes, sizeof sizes / sizeof *sizes, WEFT_BF16, c);
+}
+
 static void test_tiles(void **state)
 {
     (void)state;
@@ -149,8 +164,42 @@ static void test_tiles(void **state)
     }
     if (!cpu_may_use_amx())
         return;
-    check_tiles_of(&cpu_gemm_amx, WEFT_BF16, WEFT_F32);
-    check_tiles_of(&cpu_gemm_amx, WEFT_BF16, WEFT_BF16);
+    check_tiles_of_amx(WEFT_F32);
+    check_tiles_of_amx(WEFT_BF16);
+}
+
+/* Results that no cache holds, of rows that begin at a line of it, and in the middle of one. */
+static void test_large_results(void **state)
+{
+    enum { M = 4096, K = 8 };
+    (void)state;
+    for (int64_t n = 8192; n <= 8208 && cpu_may_use_amx(); n += 16) {
+        const cpu_matmul_shape s = {.ab = WEFT_BF16,
+                                    .c = WEFT_BF16,
+                                    .m = M,
+                                    .n = n,
+                                    .k = K,
+                                    .a_row = K,
+                                    .a_col = 1,
+                                    .b_row = n,
+                                    .b_col = 1,
+                                    .c_row = n};
+        void *a = numbers(WEFT_BF16, M * K), *b = numbers(WEFT_BF16, K * n),
+             *scratch = weft_alloc_aligned(64, cpu_tiles_scratch(&cpu_gemm_amx, &s, 2));
+        weft_tensor c = {.dtype = WEFT_BF16, .n_dims = 1, .size = {M * n}};
+        c.data = weft_alloc_aligned(64, (size_t)(M * n) * 2);
+        assert_true(scratch && c.data);
+        memset(c.data, 0xff, (size_t)(M * n) * 2);
+        cpu_tiles_run(&cpu_gemm_amx, &s, 2, a, b, c.data, scratch);
+        for (int64_t e = 0; e < M * n; e += 7) {
+            float sum = 0.0f;
+            for (int64_t p = 0; p < K; p++)
+                sum += number(e / n * K + p) * number(p * n + e % n);
+            assert_true(weft_tensor_get(&c, e) == weft_bf16_to_f32(weft_f32_to_bf16(sum)));
+        }
+        weft_free_aligned(a), weft_free_aligned(b), weft_free_aligned(scratch);
+        weft_free_aligned(c.data);
+    }
 }
 
 static void test_prepare_without_memory(void **state)
@@ -234,6 +283,7 @@ int main(void)
         cmocka_unit_test(test_sliced_products),
         cmocka_unit_test(test_tiled_products),
         cmocka_unit_test(test_tiles),
+        cmocka_unit_test(test_large_results),
         TRIAL_PRODUCTS,
         cmocka_unit_test(test_prepare_without_memory),
         cmocka_unit_test(test_others_are_refused),
