@@ -53,6 +53,7 @@ check_PROGRAMS += \
 	tests/unit/lib/test_control \
 	tests/unit/lib/test_costs \
 	tests/unit/lib/test_generate \
+	tests/unit/lib/test_image \
 	tests/unit/lib/test_impostor \
 	tests/unit/lib/test_intruder \
 	tests/unit/lib/test_link \
@@ -333,6 +334,7 @@ tests_unit_compile_test_every_LDADD = tests/lib/libgraphtext.la $(TEST_LIBS)
 tests_unit_compile_test_state_LDADD = tests/lib/libgraphtext.la $(TEST_LIBS)
 tests_unit_lib_test_sha256_CPPFLAGS = $(AM_CPPFLAGS) $(SODIUM_CFLAGS)
 tests_unit_lib_test_sha256_LDADD = lib/libinner.la $(SODIUM_LIBS) $(CMOCKA_LIBS)
+tests_unit_lib_test_image_LDADD = lib/libinner.la $(CMOCKA_LIBS) $(LIBM)
 tests_unit_lib_test_columns_LDADD = lib/libinner.la $(CMOCKA_LIBS) $(LIBM)
 tests_unit_lib_test_control_LDADD = lib/libinner.la $(CMOCKA_LIBS) $(LIBM)
 tests_unit_compile_test_waits_LDADD = tests/lib/liborderproof.la lib/libinner.la $(CMOCKA_LIBS) \

@@ -13,19 +13,39 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { MOST_BYTES = 1 << 30 };
+/* A piece of a file, of whole blocks; most build-ids stand in the first. */
+enum { MOST_BYTES = 1 << 30, PIECE = 64 << 10 };
 
-weft_status weft_image_identify(const void *bytes, size_t size, weft_file_id *id, weft_error *err)
+static weft_status begin(weft_file_id *id, weft_sha256_sum *sum, weft_error *err)
 {
-    unsigned char digest[WEFT_SHA256_BYTES];
-    weft_elf elf;
     memset(id, 0, sizeof *id);
     if (sodium_init() < 0)
         return weft_fail(err, WEFT_ERR_RUN, WEFT_NOWHERE, "libsodium does not start");
-    weft_sha256(bytes, size, digest);
+    weft_sha256_init(sum);
+    return WEFT_OK;
+}
+
+static void end(weft_file_id *id, weft_sha256_sum *sum, const void *rest, size_t size)
+{
+    unsigned char digest[WEFT_SHA256_BYTES];
+    weft_sha256_end(sum, rest, size, digest);
     sodium_bin2hex(id->sha256, sizeof id->sha256, digest, sizeof digest);
-    if (weft_elf_init(&elf, bytes, size))
-        weft_elf_build_id(&elf, id->build_id);
+}
+
+static bool find_build_id(const void *bytes, size_t size, weft_file_id *id)
+{
+    weft_elf elf;
+    return weft_elf_init(&elf, bytes, size) && weft_elf_build_id(&elf, id->build_id);
+}
+
+weft_status weft_image_identify(const void *bytes, size_t size, weft_file_id *id, weft_error *err)
+{
+    weft_sha256_sum sum;
+    weft_status s = begin(id, &sum, err);
+    if (s)
+        return s;
+    end(id, &sum, bytes, size);
+    find_build_id(bytes, size, id);
     return WEFT_OK;
 }
 
@@ -47,27 +67,68 @@ static weft_status check_size(int fd, const char *path, weft_where where, size_t
     return WEFT_OK;
 }
 
-/* Into memory of this process: a file that shrinks while it is mapped would kill it. */
-static weft_status read_open(int fd, const char *path, weft_where where, char **bytes, size_t *size,
-                             weft_error *err)
+/* *n: how many bytes to read, and how many there were. Into memory of this process: a file that
+ * shrinks while it is mapped would kill it. */
+static weft_status read_piece(int fd, const char *path, weft_where where, size_t from, char *bytes,
+                              size_t *n, weft_error *err)
 {
-    size_t done = 0;
-    weft_status s = check_size(fd, path, where, size, err);
-    if (s)
-        return s;
-    *bytes = weft_alloc(*size + 1);
-    if (!*bytes)
-        return weft_fail_memory(err);
-    while (done < *size) {
-        ssize_t n = pread(fd, *bytes + done, *size - done, (off_t)done);
-        if (n == 0)
+    const size_t most = *n;
+    for (*n = 0; *n < most;) {
+        ssize_t got = pread(fd, bytes + *n, most - *n, (off_t)(from + *n));
+        if (got == 0)
             break;
-        if (n < 0 && errno != EINTR)
+        if (got < 0 && errno != EINTR)
             return fail_file(path, where, "cannot be read", err);
-        done += n > 0 ? (size_t)n : 0;
+        *n += got > 0 ? (size_t)got : 0;
     }
-    *size = done;
     return WEFT_OK;
+}
+
+/* A piece at a time: memory for all of a file costs more than its sum. */
+static weft_status identify_pieces(int fd, const char *path, weft_where where, size_t size,
+                                   char *piece, weft_file_id *id, weft_error *err)
+{
+    weft_sha256_sum sum;
+    weft_status s = begin(id, &sum, err);
+    for (size_t done = 0; !s;) {
+        size_t n = size - done < PIECE ? size - done : PIECE;
+        s = read_piece(fd, path, where, done, piece, &n, err);
+        if (done == 0)
+            find_build_id(piece, n, id);
+        done += n;
+        if (!s && (n < PIECE || done == size)) {
+            end(id, &sum, piece, n);
+            return WEFT_OK;
+        }
+        weft_sha256_add(&sum, piece, n / WEFT_SHA256_BLOCK);
+    }
+    return s;
+}
+
+static weft_status identify_whole(int fd, const char *path, weft_where where, size_t size,
+                                  weft_file_id *id, weft_error *err)
+{
+    char *bytes = weft_alloc(size);
+    weft_status s =
+        bytes ? read_piece(fd, path, where, 0, bytes, &size, err) : weft_fail_memory(err);
+    s = s ? s : weft_image_identify(bytes, size, id, err);
+    weft_free(bytes);
+    return s;
+}
+
+static weft_status identify_open(int fd, const char *path, weft_where where, weft_file_id *id,
+                                 weft_error *err)
+{
+    size_t size;
+    weft_status s = check_size(fd, path, where, &size, err);
+    char *piece = s ? NULL : weft_alloc(PIECE);
+    if (!s && !piece)
+        s = weft_fail_memory(err);
+    s = s ? s : identify_pieces(fd, path, where, size, piece, id, err);
+    weft_free(piece);
+    if (!s && !*id->build_id && size > PIECE)
+        s = identify_whole(fd, path, where, size, id, err);
+    return s;
 }
 
 /* Inside the kernel. A file that grows meanwhile is copied as far as it was long, one that shrinks
@@ -98,14 +159,10 @@ static int open_memory(const char *path)
 weft_status weft_image_identify_file(const char *path, weft_where where, weft_file_id *id,
                                      weft_error *err)
 {
-    char *bytes = NULL;
-    size_t size;
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0)
         return fail_file(path, where, "cannot be read", err);
-    weft_status s = read_open(fd, path, where, &bytes, &size, err);
-    s = s ? s : weft_image_identify(bytes, size, id, err);
-    weft_free(bytes);
+    weft_status s = identify_open(fd, path, where, id, err);
     close(fd);
     return s;
 }

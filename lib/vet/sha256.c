@@ -5,19 +5,13 @@
 #include <stdint.h>
 #include <string.h>
 
-void weft_sha256(const void *bytes, size_t size, unsigned char digest[WEFT_SHA256_BYTES])
-{
-    if (!weft_sha256_fast(bytes, size, digest))
-        crypto_hash_sha256(digest, bytes, size);
-}
-
 #if defined(__x86_64__) && defined(__GNUC__)
 
 #include <cpuid.h>
 #include <immintrin.h>
 #include <stdatomic.h>
 
-enum { BLOCK = 64, LEAF_EXTENDED = 7, SHA_BIT = 1 << 29 };
+enum { BLOCK = WEFT_SHA256_BLOCK, LEAF_EXTENDED = 7, SHA_BIT = 1 << 29 };
 
 /* FIPS 180-4, 4.2.2 */
 static const uint32_t constants[BLOCK] = {
@@ -92,34 +86,90 @@ static size_t pad(unsigned char out[2 * BLOCK], const unsigned char *rest, size_
     return blocks;
 }
 
-bool weft_sha256_fast(const void *bytes, size_t size, unsigned char digest[WEFT_SHA256_BYTES])
+static bool begin_fast(uint32_t words[8])
 {
-    static const uint32_t f_e_b_a[4] = {0x9b05688c, 0x510e527f, 0xbb67ae85, 0x6a09e667},
-                          h_g_d_c[4] = {0x5be0cd19, 0x1f83d9ab, 0xa54ff53a, 0x3c6ef372};
-    static const int places[8] = {3, 2, 7, 6, 1, 0, 5, 4}; /* of a to h in both vectors */
-    const unsigned char *p = bytes;
-    unsigned char tail[2 * BLOCK];
-    uint32_t words[8];
-    size_t whole = size / BLOCK;
-    if (!has_instructions())
-        return false;
-    __m128i abef = _mm_loadu_si128((const void *)f_e_b_a),
-            cdgh = _mm_loadu_si128((const void *)h_g_d_c);
-    add_blocks(&abef, &cdgh, p, whole);
-    add_blocks(&abef, &cdgh, tail, pad(tail, p + whole * BLOCK, size % BLOCK, size));
+    static const uint32_t f_e_b_a_h_g_d_c[8] = {0x9b05688c, 0x510e527f, 0xbb67ae85, 0x6a09e667,
+                                                0x5be0cd19, 0x1f83d9ab, 0xa54ff53a, 0x3c6ef372};
+    memcpy(words, f_e_b_a_h_g_d_c, sizeof f_e_b_a_h_g_d_c);
+    return has_instructions();
+}
+
+static void add_fast(uint32_t words[8], const void *bytes, size_t blocks)
+{
+    __m128i abef = _mm_loadu_si128((const void *)words),
+            cdgh = _mm_loadu_si128((const void *)(words + 4));
+    add_blocks(&abef, &cdgh, bytes, blocks);
     _mm_storeu_si128((void *)words, abef);
     _mm_storeu_si128((void *)(words + 4), cdgh);
+}
+
+static void end_fast(uint32_t words[8], const unsigned char *rest, size_t n, uint64_t size,
+                     unsigned char digest[WEFT_SHA256_BYTES])
+{
+    static const int places[8] = {3, 2, 7, 6, 1, 0, 5, 4}; /* of a to h in both vectors */
+    unsigned char tail[2 * BLOCK];
+    add_fast(words, tail, pad(tail, rest, n, size));
     for (size_t i = 0; i < 8; i++)
         put_word(digest + 4 * i, words[places[i]]);
-    return true;
 }
 
 #else
 
-bool weft_sha256_fast(const void *bytes, size_t size, unsigned char digest[WEFT_SHA256_BYTES])
+static bool begin_fast(uint32_t words[8])
 {
-    (void)bytes, (void)size, (void)digest;
+    (void)words;
     return false;
 }
 
+static void add_fast(uint32_t words[8], const void *bytes, size_t blocks)
+{
+    (void)words, (void)bytes, (void)blocks;
+}
+
+static void end_fast(uint32_t words[8], const unsigned char *rest, size_t n, uint64_t size,
+                     unsigned char digest[WEFT_SHA256_BYTES])
+{
+    (void)words, (void)rest, (void)n, (void)size, (void)digest;
+}
+
 #endif
+
+void weft_sha256_init(weft_sha256_sum *sum)
+{
+    sum->size = 0;
+    sum->fast = begin_fast(sum->words);
+    if (!sum->fast)
+        crypto_hash_sha256_init(&sum->state);
+}
+
+void weft_sha256_add(weft_sha256_sum *sum, const void *bytes, size_t blocks)
+{
+    sum->size += blocks * WEFT_SHA256_BLOCK;
+    if (sum->fast)
+        add_fast(sum->words, bytes, blocks);
+    else
+        crypto_hash_sha256_update(&sum->state, bytes, blocks * WEFT_SHA256_BLOCK);
+}
+
+void weft_sha256_end(weft_sha256_sum *sum, const void *rest, size_t size,
+                     unsigned char digest[WEFT_SHA256_BYTES])
+{
+    const size_t blocks = size / WEFT_SHA256_BLOCK, left = size % WEFT_SHA256_BLOCK;
+    const unsigned char *p = rest;
+    if (blocks)
+        weft_sha256_add(sum, p, blocks);
+    p = left ? p + (size - left) : p;
+    if (sum->fast) {
+        end_fast(sum->words, p, left, sum->size + left, digest);
+        return;
+    }
+    crypto_hash_sha256_update(&sum->state, p, left);
+    crypto_hash_sha256_final(&sum->state, digest);
+}
+
+void weft_sha256(const void *bytes, size_t size, unsigned char digest[WEFT_SHA256_BYTES])
+{
+    weft_sha256_sum sum;
+    weft_sha256_init(&sum);
+    weft_sha256_end(&sum, bytes, size, digest);
+}

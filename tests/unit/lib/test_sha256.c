@@ -23,24 +23,51 @@ static void known(void **state)
     assert_string_equal(text, hex);
 }
 
+static void fill(unsigned char *bytes, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        bytes[i] = (unsigned char)(i * i * 31 + i / 7);
+}
+
 static void every_length(void **state)
 {
     (void)state;
     unsigned char bytes[MOST + PLACES], one[WEFT_SHA256_BYTES], two[WEFT_SHA256_BYTES];
-    for (size_t i = 0; i < sizeof bytes; i++)
-        bytes[i] = (unsigned char)(i * i * 31 + i / 7);
-    if (!weft_sha256_fast(bytes, 0, one))
-        skip();
+    fill(bytes, sizeof bytes);
     for (size_t n = 0; n <= MOST; n++) {
         const unsigned char *p = bytes + n % PLACES;
-        assert_true(weft_sha256_fast(p, n, one));
+        weft_sha256(p, n, one);
         crypto_hash_sha256(two, p, n);
         assert_memory_equal(one, two, sizeof one);
     }
 }
 
+/* By the instructions, where there are any, and by libsodium. */
+static void in_pieces(void **state)
+{
+    (void)state;
+    unsigned char bytes[MOST], whole[WEFT_SHA256_BYTES], digest[WEFT_SHA256_BYTES];
+    fill(bytes, sizeof bytes);
+    crypto_hash_sha256(whole, bytes, MOST);
+    for (size_t blocks = 0; blocks <= MOST / WEFT_SHA256_BLOCK; blocks++)
+        for (int fast = 0; fast < 2; fast++) {
+            const size_t first = blocks * WEFT_SHA256_BLOCK;
+            weft_sha256_sum sum;
+            weft_sha256_init(&sum);
+            if (!fast) {
+                sum.fast = false;
+                crypto_hash_sha256_init(&sum.state);
+            }
+            weft_sha256_add(&sum, bytes, blocks / 2);
+            weft_sha256_add(&sum, bytes + blocks / 2 * WEFT_SHA256_BLOCK, blocks - blocks / 2);
+            weft_sha256_end(&sum, bytes + first, MOST - first, digest);
+            assert_memory_equal(digest, whole, sizeof whole);
+        }
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(known), cmocka_unit_test(every_length)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(known), cmocka_unit_test(every_length),
+                                       cmocka_unit_test(in_pieces)};
     return sodium_init() < 0 ? 1 : cmocka_run_group_tests(tests, NULL, NULL);
 }
