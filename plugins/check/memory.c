@@ -183,10 +183,14 @@ static bool is_alive(const kept *k, int position)
 /* Where others have not come since. */
 static void forget_buffer(check_memory *g, const kept *k)
 {
-    for (size_t at = k->offset / g->line * g->line; at < k->offset + k->bytes; at += g->line) {
-        const size_t end = k->offset + k->bytes, n = end - at < g->line ? end - at : g->line;
-        if (g->holders[at / g->line].buffer == k->buffer)
-            forget(g, at, n);
+    const size_t line = g->line, end = k->offset + k->bytes;
+    for (size_t at = k->offset / line * line, to = at; at < end; at = to) {
+        while (to < end && g->holders[to / line].buffer == k->buffer)
+            to += line;
+        if (to > at)
+            forget(g, at, (to < end ? to : end) - at);
+        else
+            to += line;
     }
 }
 
