@@ -14,7 +14,8 @@ typedef const char *name; /* EACH declares a pointer too */
 
 static const weft_dtype halves[2] = {WEFT_F32, WEFT_BF16};
 
-/* Of many like it, every seventh is enough where time is short and the machine slow. */
+/* Of many like it, every third is enough where time is short, or the seventh where the machine is
+ * slow. */
 bool trial_left_out(void);
 #define SAMPLE                                                                                     \
     if (trial_left_out())                                                                          \

@@ -392,7 +392,10 @@ PLAINLY static void meet(int what, const char *file, int line)
     if (w->arrived && (w->what != what || w->at.line != line || w->at.file != file))
         complain("lanes of a warp do different things together", w->at, here);
     w->what = what;
-    w->at = g.fibers[g.now].at = here;
+    w->at = here;
+    /* not a copy of what was just written: that waits for the processor's stores */
+    g.fibers[g.now].at.file = file;
+    g.fibers[g.now].at.line = line;
     if (++w->arrived < LANES) {
         wait_as(AT_WARP);
         return;

@@ -17,7 +17,7 @@
 /* last: it needs the headers above */
 #include <cmocka.h>
 
-enum { SAMPLE = 150, SECONDS = 60 };
+enum { SAMPLE = 75, SECONDS = 60 };
 
 static const char ini[] = "[weft]\n"
                           "plugins = llama3 text cpu bf16 adamw metrics sample dump\n"

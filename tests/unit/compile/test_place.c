@@ -138,7 +138,7 @@ static void the_matrix(void **state)
                 for (int k = 0; k < (t ? 4 : 1) && takes(model, degrees[t]); k++)
                     for (size_t i = 0; i < sizeof dps / sizeof dps[0]; i++)
                         for (int c = 1; c <= 2; c++)
-                            if (rounds > 1 || (model + t + k + (int)i + c) % 2) {
+                            if (rounds > 1 || (model + t + k + (int)i + c) % 4 == 1) {
                                 check_one(&d, model, degrees[t], tps[k], &dps[i], c);
                                 plans++;
                             }
