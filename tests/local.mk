@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 TEST_LIBS = tests/lib/libhelpers.la core/libweft.la $(CMOCKA_LIBS) $(LTDL_LIBS) $(LIBM)
 LDADD = $(TEST_LIBS)
+INNER_LIBS = lib/libinner.la $(CMOCKA_LIBS) $(LIBM)
 
 # A program test_x is made of test_x.c.
 check_PROGRAMS += \
@@ -124,8 +125,7 @@ tests_lib_libstandard_la_LIBADD = plugins/ops/libops.la
 # The proof that all who touch the same memory are in some order.
 check_LTLIBRARIES += tests/lib/liborderproof.la
 tests_lib_liborderproof_la_SOURCES = \
-	tests/lib/order_proof.c \
-	tests/lib/order_proof.h
+	tests/lib/order_proof.c tests/lib/order_proof.h
 
 # What several tests share.
 check_LTLIBRARIES += tests/lib/libhelpers.la
@@ -334,24 +334,22 @@ tests_unit_compile_test_every_LDADD = tests/lib/libgraphtext.la $(TEST_LIBS)
 tests_unit_compile_test_state_LDADD = tests/lib/libgraphtext.la $(TEST_LIBS)
 tests_unit_lib_test_sha256_CPPFLAGS = $(AM_CPPFLAGS) $(SODIUM_CFLAGS)
 tests_unit_lib_test_sha256_LDADD = lib/libinner.la $(SODIUM_LIBS) $(CMOCKA_LIBS)
-tests_unit_lib_test_image_LDADD = lib/libinner.la $(CMOCKA_LIBS) $(LIBM)
-tests_unit_lib_test_columns_LDADD = lib/libinner.la $(CMOCKA_LIBS) $(LIBM)
-tests_unit_lib_test_control_LDADD = lib/libinner.la $(CMOCKA_LIBS) $(LIBM)
-tests_unit_compile_test_waits_LDADD = tests/lib/liborderproof.la lib/libinner.la $(CMOCKA_LIBS) \
-	$(LIBM)
-tests_unit_execute_test_watch_LDADD = lib/libinner.la $(CMOCKA_LIBS) $(LIBM)
+tests_unit_lib_test_image_LDADD = $(INNER_LIBS)
+tests_unit_lib_test_columns_LDADD = $(INNER_LIBS)
+tests_unit_lib_test_control_LDADD = $(INNER_LIBS)
+tests_unit_compile_test_waits_LDADD = tests/lib/liborderproof.la $(INNER_LIBS)
+tests_unit_execute_test_watch_LDADD = $(INNER_LIBS)
 check_LTLIBRARIES += tests/lib/libintruder.la
 tests_lib_libintruder_la_SOURCES = tests/lib/intruder.c tests/lib/intruder.h
-INTRUDER_LIBS = tests/lib/libintruder.la lib/libinner.la $(CMOCKA_LIBS) $(LIBM)
+INTRUDER_LIBS = tests/lib/libintruder.la $(INNER_LIBS)
 tests_unit_lib_test_impostor_LDADD = $(INTRUDER_LIBS)
 tests_unit_lib_test_intruder_LDADD = $(INTRUDER_LIBS)
 tests_unit_lib_test_channel_LDADD = $(INTRUDER_LIBS)
 tests_unit_lib_test_link_LDADD = $(INTRUDER_LIBS)
 tests_unit_lib_test_token_LDADD = $(INTRUDER_LIBS)
-tests_unit_compile_test_optimize_LDADD = tests/lib/libstandard.la lib/libinner.la $(CMOCKA_LIBS) \
-	$(LIBM)
-tests_unit_compile_test_grad_LDADD = tests/lib/libstandard.la lib/libinner.la $(CMOCKA_LIBS) $(LIBM)
-tests_unit_compile_test_ops_LDADD = tests/lib/libhelpers.la lib/libinner.la $(CMOCKA_LIBS) $(LIBM)
+tests_unit_compile_test_optimize_LDADD = tests/lib/libstandard.la $(INNER_LIBS)
+tests_unit_compile_test_grad_LDADD = tests/lib/libstandard.la $(INNER_LIBS)
+tests_unit_compile_test_ops_LDADD = tests/lib/libhelpers.la $(INNER_LIBS)
 
 # Shared objects for the tests of the plugin loader, many of them wrong on purpose.
 fixture_sources = \
