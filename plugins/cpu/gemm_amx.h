@@ -9,7 +9,7 @@
  * yet lie in the second cache, those of f32 in c itself. */
 
 enum {
-    AMX_TILE_ROWS = 2048,
+    AMX_TILE_ROWS = 1024,
     AMX_TILE_COLUMNS = 512,
     AMX_DEEP = 512,           /* numbers of a sum at a time, at most */
     AMX_DEEP_TURNED = 384,    /* and where a is packed */
