@@ -122,6 +122,12 @@ typedef struct weft_stored {
     const char *type; /* the dtype as the file calls it: "BF16" */
 } weft_stored;
 
+/* Are these sizes the same? */
+bool weft_sizes_are_same(const int64_t *a, int n_a, const int64_t *b, int n_b);
+enum { WEFT_SIZES_TEXT = 24 * WEFT_MAX_DIMS };
+/* "[16, 4]"; returns text. */
+const char *weft_sizes_print(char text[WEFT_SIZES_TEXT], const int64_t *size, int n);
+
 typedef struct weft_folder weft_folder;
 
 /* Opens a .safetensors file, or all such files directly in a folder. Headers are checked against

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -195,6 +196,21 @@ const weft_stored *weft_folder_find(const weft_folder *folder, const char *name)
     const store_tensor *t =
         bsearch(name, folder->tensors, (size_t)folder->n_tensors, sizeof *t, compare_name);
     return t ? &t->stored : NULL;
+}
+
+bool weft_sizes_are_same(const int64_t *a, int n_a, const int64_t *b, int n_b)
+{
+    return n_a == n_b && memcmp(a, b, (size_t)n_a * sizeof *a) == 0;
+}
+
+const char *weft_sizes_print(char text[WEFT_SIZES_TEXT], const int64_t *size, int n)
+{
+    size_t used = 0;
+    for (int d = 0; d < n; d++)
+        used += (size_t)snprintf(text + used, WEFT_SIZES_TEXT - used, "%s%lld", d ? ", " : "[",
+                                 (long long)size[d]);
+    snprintf(text + used, WEFT_SIZES_TEXT - used, n ? "]" : "[]");
+    return text;
 }
 
 const char *weft_folder_metadata(const weft_folder *folder, const char *key)

@@ -65,14 +65,6 @@ static void print_kinds(comparison *c)
     }
 }
 
-static bool same_shape(const weft_stored *a, const weft_stored *b)
-{
-    bool same = a->n_dims == b->n_dims;
-    for (int d = 0; same && d < a->n_dims; d++)
-        same = a->size[d] == b->size[d];
-    return same;
-}
-
 /* Values as f64: exact for all dtypes. NaN equals NaN, and -0 is not 0: bits are compared. */
 static weft_status compare_values(comparison *c, const weft_stored *t, int64_t *n, double *most,
                                   weft_error *err)
@@ -108,7 +100,7 @@ static weft_status compare_tensor(comparison *c, const weft_stored *a, const wef
 {
     int64_t n = 0;
     double most = 0;
-    if (!same_shape(a, b)) {
+    if (!weft_sizes_are_same(a->size, a->n_dims, b->size, b->n_dims)) {
         note(c, a->name, "another shape");
         c->differences++;
         return WEFT_OK;

@@ -141,32 +141,17 @@ static weft_status choose(const ckpt *self, int64_t below, candidate *c, weft_er
 
 static bool same_shape(const weft_stored *a, const weft_tensor *b)
 {
-    bool same = a->n_dims == b->n_dims;
-    for (int d = 0; same && d < a->n_dims; d++)
-        same = a->size[d] == b->whole[d];
-    return same;
-}
-
-static void print_shape(weft_text *text, int n, const int64_t *size)
-{
-    weft_text_add(text, "[");
-    for (int d = 0; d < n; d++)
-        weft_text_print(text, "%s%" PRId64, d ? ", " : "", size[d]);
-    weft_text_add(text, "]");
+    return weft_sizes_are_same(a->size, a->n_dims, b->whole, b->n_dims);
 }
 
 static weft_status wrong_shape(const ckpt_manifest *m, const weft_stored *a,
                                const weft_state_tensor *t, weft_error *err)
 {
-    weft_text then = {0}, now = {0};
-    print_shape(&then, a->n_dims, a->size);
-    print_shape(&now, t->tensor.n_dims, t->tensor.whole);
-    weft_status s = weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
-                              "%s is of another model: %s is %s there, %s here", m->path, t->name,
-                              weft_text_get(&then), weft_text_get(&now));
-    weft_text_release(&then);
-    weft_text_release(&now);
-    return s;
+    char then[WEFT_SIZES_TEXT], now[WEFT_SIZES_TEXT];
+    return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
+                     "%s is of another model: %s is %s there, %s here", m->path, t->name,
+                     weft_sizes_print(then, a->size, a->n_dims),
+                     weft_sizes_print(now, t->tensor.whole, t->tensor.n_dims));
 }
 
 typedef struct loading {

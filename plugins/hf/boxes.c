@@ -90,7 +90,7 @@ static weft_status compare_copy(const hf_source *x, const hf_copy *copy, const i
     size_t bytes = weft_dtype_size(dtype);
     if (!t)
         return WEFT_OK;
-    if (!hf_is_same(t->size, t->n_dims, of->size, of->n_dims))
+    if (!weft_sizes_are_same(t->size, t->n_dims, of->size, of->n_dims))
         return copies_differ(x, copy, err);
     for (int d = 0; d < of->n_dims; d++)
         bytes *= (size_t)size[d];

@@ -208,10 +208,6 @@ bool hf_is_of_layer(const hf_model *m, const weft_hf_tensor *row, int64_t layer)
 void hf_name(char name[HF_NAME], const char *pattern, int64_t layer, int64_t index);
 /* Is it in none of the rows that the model has? Files may hold it, and nobody needs it. */
 bool hf_is_ignored(const hf_model *m, const char *name);
-/* "[16, 4]"; returns text. */
-const char *hf_shape(char text[HF_NAME], const int64_t *size, int n);
-/* Are these shapes the same? */
-bool hf_is_same(const int64_t *a, int n_a, const int64_t *b, int n_b);
 /* ---- what is read (files.c, source.c, boxes.c, checkpoint.c) ---- */
 
 /* What becomes of tensors that are not the model's own. */

@@ -56,16 +56,17 @@ static const hf_tensor *in_files(const hf_source *v, const weft_state_tensor *t)
 static weft_status does_not_fit(const weft_state_tensor *t, const hf_tensor *has,
                                 const hf_source *v, weft_error *err)
 {
-    char run[HF_NAME], folder[HF_NAME];
+    char run[WEFT_SIZES_TEXT], folder[WEFT_SIZES_TEXT];
     if (!has)
         return hf_refuse(err, NULL,
                          "the run has a parameter '%s', which %s has not, by the table of plugin "
                          "%s",
                          t->name, v->path, v->model.table->plugin);
-    return hf_refuse(
-        err, NULL, "'%s' is %s in the run and %s in %s, by the table of plugin %s ([%s])", t->name,
-        hf_shape(run, t->tensor.whole, t->tensor.n_dims), hf_shape(folder, has->size, has->n_dims),
-        v->path, v->model.table->plugin, has->row->shape);
+    return hf_refuse(err, NULL,
+                     "'%s' is %s in the run and %s in %s, by the table of plugin %s ([%s])",
+                     t->name, weft_sizes_print(run, t->tensor.whole, t->tensor.n_dims),
+                     weft_sizes_print(folder, has->size, has->n_dims), v->path,
+                     v->model.table->plugin, has->row->shape);
 }
 
 /* Has the run blocks behind the folder's last? */
@@ -108,7 +109,7 @@ static weft_status compare_tensors(const hf_source *v, const weft_state_view *st
         const weft_state_tensor *t = &state->tensors[i];
         const hf_tensor *has = in_files(v, t);
         const bool fits =
-            has ? hf_is_same(has->size, has->n_dims, t->tensor.whole, t->tensor.n_dims)
+            has ? weft_sizes_are_same(has->size, has->n_dims, t->tensor.whole, t->tensor.n_dims)
                 : t->moment || hf_is_behind(&v->model, t->name);
         if (!fits && wrong++ < HF_MOST_NAMED)
             s = does_not_fit(t, has, v, err);

@@ -167,21 +167,6 @@ int hf_file_shape(const hf_model *m, const hf_tensor *t, bool ours, int64_t size
     return n;
 }
 
-const char *hf_shape(char text[HF_NAME], const int64_t *size, int n)
-{
-    size_t used = 0;
-    for (int d = 0; d < n; d++)
-        used += (size_t)snprintf(text + used, HF_NAME - used, "%s%lld", d ? ", " : "[",
-                                 (long long)size[d]);
-    snprintf(text + used, HF_NAME - used, n ? "]" : "[]");
-    return text;
-}
-
-bool hf_is_same(const int64_t *a, int n_a, const int64_t *b, int n_b)
-{
-    return n_a == n_b && memcmp(a, b, (size_t)n_a * sizeof *a) == 0;
-}
-
 /* ---- the map ---- */
 
 bool hf_is_row(const weft_hf_tensor *row)
@@ -251,7 +236,7 @@ static weft_status check_twice(const hf_model *m, const hf_map *map, weft_error 
     json_t *taken = json_object();
     for (int i = 0; i < 2 * map->n; i++) {
         const hf_tensor *y = &map->list[i / 2], *x;
-        char file[HF_NAME], place[HF_NAME + 16], one[HF_NAME], two[HF_NAME];
+        char file[HF_NAME], place[HF_NAME + 16], one[WEFT_SIZES_TEXT], two[WEFT_SIZES_TEXT];
         hf_file_name(y, 0, i % 2 == 0, file);
         snprintf(place, sizeof place, "%d %s", i % 2 ? y->row->part : -1, file);
         const json_t *before = json_object_get(taken, place);
@@ -260,11 +245,12 @@ static weft_status check_twice(const hf_model *m, const hf_map *map, weft_error 
         if (!before)
             continue;
         x = &map->list[json_integer_value(before)];
-        s = hf_refuse(
-            err, NULL, "plugin '%s', its table for Hugging Face: %s: '%s' %s and '%s' %s",
-            m->table->plugin,
-            i % 2 ? "two parameters lie in one tensor" : "one parameter stands there twice",
-            x->name, hf_shape(one, x->size, x->n_dims), y->name, hf_shape(two, y->size, y->n_dims));
+        s = hf_refuse(err, NULL, "plugin '%s', its table for Hugging Face: %s: '%s' %s and '%s' %s",
+                      m->table->plugin,
+                      i % 2 ? "two parameters lie in one tensor"
+                            : "one parameter stands there twice",
+                      x->name, weft_sizes_print(one, x->size, x->n_dims), y->name,
+                      weft_sizes_print(two, y->size, y->n_dims));
         i += i % 2 == 0; /* its place is no news then */
     }
     json_decref(taken);

@@ -76,23 +76,24 @@ static weft_status say_wrong(const matching *m, const hf_tensor *want, int64_t i
                              const weft_stored *t)
 {
     const hf_source *x = m->x;
-    char name[HF_NAME], of[HF_NAME + 8] = "", is[HF_NAME], should[HF_NAME];
+    char name[HF_NAME], of[HF_NAME + 8] = "", is[WEFT_SIZES_TEXT], should[WEFT_SIZES_TEXT];
     int64_t size[WEFT_MAX_DIMS];
     const int n = hf_file_shape(&x->model, want, x->ours, size);
     hf_file_name(want, i, x->ours, name);
     if (!x->ours)
         snprintf(of, sizeof of, "'%s' is ", want->row->name);
     return hf_refuse(m->err, x->path, "tensor '%s' is %s; %s %s, with the plugin %s (%s[%s])",
-                     t ? t->name : name, t ? hf_shape(is, t->size, t->n_dims) : "missing",
-                     x->ours ? "the settings say" : "config.json says", hf_shape(should, size, n),
-                     x->model.table->plugin, of, want->row->shape);
+                     t ? t->name : name, t ? weft_sizes_print(is, t->size, t->n_dims) : "missing",
+                     x->ours ? "the settings say" : "config.json says",
+                     weft_sizes_print(should, size, n), x->model.table->plugin, of,
+                     want->row->shape);
 }
 
 static weft_status check_stored(matching *m, const hf_tensor *want, int64_t i, const weft_stored *t)
 {
     int64_t size[WEFT_MAX_DIMS];
     const int n = hf_file_shape(&m->x->model, want, m->x->ours, size);
-    if (!hf_is_same(t->size, t->n_dims, size, n))
+    if (!weft_sizes_are_same(t->size, t->n_dims, size, n))
         return m->wrong++ < HF_MOST_NAMED ? say_wrong(m, want, i, t) : WEFT_ERR_INPUT;
     if (t->dtype == WEFT_DTYPES ? strcmp(t->type, "F16") == 0
                                 : weft_dtype_is_float(t->dtype) && !weft_dtype_is_f8(t->dtype))

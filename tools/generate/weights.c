@@ -10,34 +10,19 @@
 #include <jansson.h>
 #include <weft/store.h>
 
-static const char *print_shape(weft_text *text, const int64_t *size, int n)
-{
-    weft_text_clear(text);
-    for (int d = 0; d < n; d++)
-        weft_text_print(text, "%s%lld", d ? ", " : "[", (long long)size[d]);
-    weft_text_add(text, n ? "]" : "[]");
-    return weft_text_get(text);
-}
-
 /* has NULL: there is none. */
 static weft_status check(const weft_stored *has, const weft_state_entry *e, const weft_tensor *t,
                          const char *path, weft_error *err)
 {
-    weft_text there = {0}, here = {0};
-    bool same = has && has->n_dims == t->n_dims;
-    for (int d = 0; same && d < t->n_dims; d++)
-        same = has->size[d] == t->whole[d];
-    if (same)
-        return WEFT_OK;
+    char there[WEFT_SIZES_TEXT], here[WEFT_SIZES_TEXT];
     if (!has)
         return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
                          "the model has a parameter '%s', which %s has not", e->name, path);
-    weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE, "'%s' is %s in %s, but %s in this model", e->name,
-              print_shape(&there, has->size, has->n_dims), path,
-              print_shape(&here, t->whole, t->n_dims));
-    weft_text_release(&there);
-    weft_text_release(&here);
-    return WEFT_ERR_INPUT;
+    if (weft_sizes_are_same(has->size, has->n_dims, t->whole, t->n_dims))
+        return WEFT_OK;
+    return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE, "'%s' is %s in %s, but %s in this model",
+                     e->name, weft_sizes_print(there, has->size, has->n_dims), path,
+                     weft_sizes_print(here, t->whole, t->n_dims));
 }
 
 /* What the checkpoint's settings, by sections, say of the model that the run's do not: why tensors
