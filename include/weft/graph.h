@@ -449,6 +449,8 @@ void weft_add_rule(weft_graph *g, weft_rule_of of, const char *pattern, const ch
 /* The same of one value that is no parameter: it need not have a role. NULL-safe. */
 void weft_add_rule_of(weft_graph *g, const weft_value *v, const char *dim, const char *axis);
 
+/* Is a dim of this name the sequence: seq or, of a model that has several, something_seq? */
+bool weft_is_sequence(const char *dim);
 /* The same of the sequence of all inputs (WEFT_RULE_INPUT) or of values of role `pattern`: of the
  * dim seq or, of a model that has several sequences, of each something_seq. */
 void weft_add_rule_seq(weft_graph *g, weft_rule_of of, const char *pattern, const char *axis);

@@ -5,6 +5,7 @@
 #include "host/enter.h"
 
 #include <string.h>
+#include <weft/graph.h>
 
 /* Is the device listed before the transport? Whatever stands around either of them. */
 static bool device_is_first(const weft_plugins *plugins)
@@ -38,14 +39,6 @@ static weft_status check_instruction(const weft_plan *plan, const weft_instructi
     return weft_leave(&entry, in->kernel->check(&call, err));
 }
 
-/* By this name; any of several sequences ("text_seq") is cut where one would be. */
-static bool is_called(const char *name, const char *dim)
-{
-    const size_t n = strlen(name);
-    return strcmp(name, dim) == 0 ||
-           (strcmp(dim, "seq") == 0 && n > 4 && strcmp(name + n - 4, "_seq") == 0);
-}
-
 enum { SAID = 16 };
 
 /* The dims that inputs have, each once; but that of micro-batches, which are each a graph's. */
@@ -70,7 +63,8 @@ static weft_status check_axis(const weft_axis *axis, int n, const char *const *n
 {
     weft_text text = {0};
     for (int i = 0; i < n; i++) {
-        if (is_called(names[i], axis->cuts)) {
+        const bool is_one = strcmp(axis->cuts, "seq") == 0 && weft_is_sequence(names[i]);
+        if (is_one || strcmp(names[i], axis->cuts) == 0) {
             weft_text_release(&text);
             return WEFT_OK;
         }

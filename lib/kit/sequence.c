@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-static bool is_sequence(const char *dim)
+bool weft_is_sequence(const char *dim)
 {
     const size_t n = strlen(dim);
     return strcmp(dim, "seq") == 0 || (n > 4 && strcmp(dim + n - 4, "_seq") == 0);
@@ -23,7 +23,7 @@ void weft_add_rule_seq(weft_graph *g, weft_rule_of of, const char *pattern, cons
     for (const weft_node *n = weft_graph_first(g); n; n = n->next)
         for (int d = 0; n->n_outs && d < n->outs[0]->n_dims && n_cut < WEFT_MAX_DIMS; d++) {
             const char *dim = n->outs[0]->dims[d].name;
-            bool stays = !is_sequence(dim) || !speaks_of(of, pattern, n->outs[0]);
+            bool stays = !weft_is_sequence(dim) || !speaks_of(of, pattern, n->outs[0]);
             for (int i = 0; i < n_cut && !stays; i++)
                 stays = strcmp(cut[i], dim) == 0;
             if (stays)
