@@ -105,13 +105,15 @@ static weft_status identify_pieces(int fd, const char *path, weft_where where, s
     return s;
 }
 
-static weft_status identify_whole(int fd, const char *path, weft_where where, size_t size,
-                                  weft_file_id *id, weft_error *err)
+/* One that stands behind the first piece. */
+static weft_status find_in_whole(int fd, const char *path, weft_where where, size_t size,
+                                 weft_file_id *id, weft_error *err)
 {
     char *bytes = weft_alloc(size);
     weft_status s =
         bytes ? read_piece(fd, path, where, 0, bytes, &size, err) : weft_fail_memory(err);
-    s = s ? s : weft_image_identify(bytes, size, id, err);
+    if (!s)
+        find_build_id(bytes, size, id);
     weft_free(bytes);
     return s;
 }
@@ -127,7 +129,7 @@ static weft_status identify_open(int fd, const char *path, weft_where where, wef
     s = s ? s : identify_pieces(fd, path, where, size, piece, id, err);
     weft_free(piece);
     if (!s && !*id->build_id && size > PIECE)
-        s = identify_whole(fd, path, where, size, id, err);
+        s = find_in_whole(fd, path, where, size, id, err);
     return s;
 }
 
