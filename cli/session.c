@@ -225,7 +225,7 @@ static bool learns(const weft_graph *g)
     return false;
 }
 
-weft_status weft_session_check_learns(const weft_session *s, const weft_plan *plan, weft_error *err)
+weft_status weft_session_check_plan(const weft_session *s, const weft_plan *plan, weft_error *err)
 {
     const weft_loaded *by = weft_plugins_that_gives(s->plugins, "optimizer");
     if (learns(plan->lowered[WEFT_MODE_TRAIN]->graph))

@@ -32,8 +32,8 @@ double weft_session_patience(const weft_params *run);
 void weft_session_limit(const weft_session *session, weft_watch *watch);
 
 /* Fails where no plugin updates a parameter, or an axis cuts what the model does not have. */
-weft_status weft_session_check_learns(const weft_session *session, const weft_plan *plan,
-                                      weft_error *err);
+weft_status weft_session_check_plan(const weft_session *session, const weft_plan *plan,
+                                    weft_error *err);
 
 /* The user's cache folder for weft, which may not exist: $XDG_CACHE_HOME/weft, ~/.cache/weft; in a
  * pinch a folder of this user's in /tmp, unless others can write there: then NULL, and a warning.

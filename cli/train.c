@@ -245,7 +245,7 @@ static weft_status make_plan(weft_rank *rank, weft_plan **plan)
                                        .broken = weft_plan_keep_broken};
     weft_status s =
         weft_plan_create(session->plugins, session->settings, &options, plan, &rank->err);
-    return s ? s : weft_session_check_learns(session, *plan, &rank->err);
+    return s ? s : weft_session_check_plan(session, *plan, &rank->err);
 }
 
 static weft_status prepare(weft_rank *rank, training *t, bool waits)

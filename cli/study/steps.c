@@ -34,7 +34,7 @@ static weft_status run_steps(weft_rank *rank, void *ctx)
         .rank = session->host.rank, .ranks = session->host.ranks, .broken = weft_plan_keep_broken};
     weft_status s =
         weft_plan_create(session->plugins, session->settings, &options, &plan, &rank->err);
-    s = s ? s : weft_session_check_learns(session, plan, &rank->err);
+    s = s ? s : weft_session_check_plan(session, plan, &rank->err);
     s = weft_rank_agree(rank, "planning", s);
     s = s ? s : weft_cli_check_room(rank, plan);
     s = s ? s : weft_rank_open(rank);

@@ -223,7 +223,7 @@ weft_status oracle_run(weft_rank *rank, void *ctx)
                                        .broken = weft_plan_keep_broken};
     weft_status s =
         weft_plan_create(session->plugins, session->settings, &options, &plan, &rank->err);
-    s = s ? s : weft_session_check_learns(session, plan, &rank->err);
+    s = s ? s : weft_session_check_plan(session, plan, &rank->err);
     if (!s && r->n_steps > plan->steps)
         s = weft_fail(&rank->err, WEFT_ERR_INPUT, weft_params_where(plan->train, "steps"),
                       "[train] steps = %lld are fewer than the %lld that are to be compared "
