@@ -72,6 +72,8 @@ enum {
     STRIP_FLOATS = 2 * SQUARE * AMX_DEEP / (2 * DEEP),
     GROUP_FLOATS = AMX_GROUP * STRIP_FLOATS,
 };
+_Static_assert((int)AMX_DEEP_TURNED <= (int)AMX_DEEP,
+               "one step of a packed group is packed at once");
 
 /* Cells and floats are of one size. */
 static int64_t amx_floats(const cpu_matmul_shape *s)
