@@ -46,14 +46,15 @@ bool cpu_sliced_is_cut(const cpu_matmul_shape *shape)
 
 static void cut(cpu_sliced *p, const cpu_matmul_shape *shape, int threads)
 {
-    const bool sliced = cpu_sliced_is_cut(shape);
-    p->shape = *shape;
     p->rows = shape->m >= shape->n;
+    int64_t extent = p->rows ? shape->m : shape->n,
+            n = slices_of(extent, 2.0 * (double)(shape->m * shape->n) * (double)shape->k);
+    /* Asking oneDNN takes longer than all else here: not where one thread has one slice. */
+    const bool sliced = (n > 1 || threads > 1) && cpu_sliced_is_cut(shape);
+    n = sliced ? n : 1;
+    p->shape = *shape;
     p->threads = sliced ? threads : 1;
     p->within = sliced ? 1 : threads;
-    int64_t extent = p->rows ? shape->m : shape->n,
-            n = sliced ? slices_of(extent, 2.0 * (double)(shape->m * shape->n) * (double)shape->k)
-                       : 1;
     p->length = (extent + n - 1) / n;
     p->n = (int)((extent + p->length - 1) / p->length);
 }
@@ -72,7 +73,7 @@ size_t cpu_sliced_scratch(const cpu_matmul_shape *shape, int threads)
     cut(&p, shape, threads);
     size_t most = 0;
     const int ends[2] = {0, p.n - 1}; /* all others are as long as the first */
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < 2 && i < p.n; i++) {
         cpu_matmul_shape s = slice_of(&p, ends[i]);
         size_t bytes = cpu_matmul_scratch(&s, p.within);
         if (bytes == SIZE_MAX)
