@@ -10,18 +10,31 @@
 
 #include "matmul.h"
 
+#include <stdatomic.h>
 #include <weft/plugin.h>
 
 enum { CPU_MAX_QUEUES = 2 };
 
 typedef enum cpu_products { CPU_PRODUCTS_F32, CPU_PRODUCTS_BF16 } cpu_products;
 
+/* What oneDNN has said of products: a model has a few kinds of them, each in every block. */
+typedef struct cpu_scratches {
+    atomic_flag busy; /* whoever finds it set asks for itself */
+    int n, next;
+    struct {
+        cpu_matmul_shape shape;
+        int threads;
+        size_t bytes;
+    } kept[48];
+} cpu_scratches;
+
 /* What kernels learn about their rank: call->queue. */
 struct weft_queue {
     int threads; /* how many threads the rank may use; in a launch, call->threads says so */
-    cpu_products products; /* how bf16 x bf16 is multiplied */
-    bool amx;              /* and by AMX: only where cpu_may_use_amx() */
-    double grain;          /* operations that pay for one more thread; 0: CPU_GRAIN */
+    cpu_products products;    /* how bf16 x bf16 is multiplied */
+    bool amx;                 /* and by AMX: only where cpu_may_use_amx() */
+    double grain;             /* operations that pay for one more thread; 0: CPU_GRAIN */
+    cpu_scratches *scratches; /* or NULL */
 };
 
 /* Some 10 us. A thread that still spins is there at once, one that sleeps in 20 to 40 us. */

@@ -13,6 +13,7 @@ typedef struct cpu {
     bool plain;
     uint64_t adversary; /* 0: in order */
     weft_queue queues[CPU_MAX_QUEUES];
+    cpu_scratches scratches;
 } cpu;
 
 static const weft_param params[] = {
@@ -69,7 +70,8 @@ static weft_status cpu_create(void *self, weft_error *err)
     for (int i = 0; i < CPU_MAX_QUEUES; i++)
         c->queues[i] = (weft_queue){.threads = cpu_team_limit(host->threads),
                                     .products = products_of(host->params),
-                                    .amx = cpu_may_use_amx()};
+                                    .amx = cpu_may_use_amx(),
+                                    .scratches = &c->scratches};
     return WEFT_OK;
 }
 

@@ -142,6 +142,41 @@ static int threads_of(const weft_call *call, const cpu_matmul_shape *s)
     return cpu_threads_for(call, fmax(2 * m * n * k, 5 * bytes));
 }
 
+static bool same(const cpu_matmul_shape *a, const cpu_matmul_shape *b)
+{
+    return a->m == b->m && a->n == b->n && a->k == b->k && a->a_row == b->a_row &&
+           a->a_col == b->a_col && a->b_row == b->b_row && a->b_col == b->b_col &&
+           a->c_row == b->c_row && a->ab == b->ab && a->c == b->c && a->add == b->add;
+}
+
+/* The oldest goes first. */
+static size_t find_scratch(cpu_scratches *all, const cpu_matmul_shape *s, int threads)
+{
+    enum { MOST = sizeof all->kept / sizeof *all->kept };
+    for (int i = 0; i < all->n; i++)
+        if (all->kept[i].threads == threads && same(&all->kept[i].shape, s))
+            return all->kept[i].bytes;
+    size_t bytes = cpu_sliced_scratch(s, threads);
+    if (bytes == SIZE_MAX) /* another time there may be memory */
+        return bytes;
+    all->kept[all->next].shape = *s;
+    all->kept[all->next].threads = threads;
+    all->kept[all->next].bytes = bytes;
+    all->next = (all->next + 1) % MOST;
+    all->n = all->n < MOST ? all->n + 1 : MOST;
+    return bytes;
+}
+
+static size_t scratch_of(const weft_call *call, const cpu_matmul_shape *s, int threads)
+{
+    cpu_scratches *all = call->queue ? call->queue->scratches : NULL;
+    if (!all || atomic_flag_test_and_set(&all->busy))
+        return cpu_sliced_scratch(s, threads);
+    size_t bytes = find_scratch(all, s, threads);
+    atomic_flag_clear(&all->busy);
+    return bytes;
+}
+
 size_t cpu_product_workspace(const weft_call *call)
 {
     cpu_matmul_shape s = shape_of(call);
@@ -150,7 +185,7 @@ size_t cpu_product_workspace(const weft_call *call)
     const cpu_gemm *gemm = cpu_product_gemm(call, &s);
     if (gemm)
         return cpu_tiles_scratch(gemm, &s, threads_of(call, &s));
-    size_t bytes = cpu_sliced_scratch(&s, threads_of(call, &s));
+    size_t bytes = scratch_of(call, &s, threads_of(call, &s));
     return bytes == SIZE_MAX ? 0 : bytes; /* prepare will say why */
 }
 

@@ -277,6 +277,44 @@ static void test_others_are_refused(void **state)
     trial_release(&t);
 }
 
+/* What is kept of one product is no other's, also where more are asked for than are kept; and where
+ * somebody else looks at what is kept. */
+static void test_kept_scratch(void **state)
+{
+    cpu_scratches kept = {.n = 0};
+    (void)state;
+    for (int round = 0; round < 3; round++)
+        EACH(name, op, "linear", "linear_dx", "linear_dw")
+    EACH(int64_t, rows, 5, 700)
+    EACH(int64_t, width, 9, 136, 1030)
+    EACH(int, threads, 1, 3)
+    for (int accumulate = 0; accumulate < 2; accumulate++) {
+        const bool dw = strcmp(op, "linear_dw") == 0;
+        weft_queue queue = {.products = CPU_PRODUCTS_F32, .grain = 1};
+        trial t;
+        trial_init(&t, op);
+        trial_in(&t, WEFT_F32, 1, SIZES(rows, width));
+        trial_in(&t, WEFT_F32, 2, dw ? SIZES(rows, width) : SIZES(width, width));
+        trial_out(&t, WEFT_F32, dw ? SIZES(width, width) : SIZES(rows, width));
+        weft_call call = {.op = t.op,
+                          .n_ins = 2,
+                          .n_outs = 1,
+                          .ins = t.ins,
+                          .outs = t.outs,
+                          .queue = &queue,
+                          .accumulate = accumulate,
+                          .threads = threads};
+        const size_t bytes = t.kernel->workspace(&call);
+        queue.scratches = &kept;
+        if (round == 2)
+            atomic_flag_test_and_set(&kept.busy);
+        assert_int_equal(t.kernel->workspace(&call), bytes);
+        assert_int_equal(t.kernel->workspace(&call), bytes);
+        trial_release(&t);
+    }
+    assert_true(kept.n > 10);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -287,6 +325,7 @@ int main(void)
         TRIAL_PRODUCTS,
         cmocka_unit_test(test_prepare_without_memory),
         cmocka_unit_test(test_others_are_refused),
+        cmocka_unit_test(test_kept_scratch),
     };
     return cmocka_run_group_tests_name("cpu_products", tests, NULL, NULL);
 }
