@@ -96,6 +96,7 @@ static void test_version_1(void **state)
     put("sys/fs/cgroup/memory/job/memory.limit_in_bytes", "9223372036854771712\n");
     put("sys/fs/cgroup/memory/job/memory.usage_in_bytes", "12582912\n");
     assert_room(64, false);
+    assert_true(weft_find_host_room(root).group == SIZE_MAX); /* that is no limit */
     put("sys/fs/cgroup/memory/job/memory.limit_in_bytes", "33554432\n");
     put("sys/fs/cgroup/memory/job/memory.stat",
         "inactive_file 1\ntotal_inactive_file 4194304\ntotal_active_file 1048576\n");
