@@ -30,12 +30,12 @@ static oracle_value *cause_of(const oracle_record *r, const weft_node *n, oracle
     return self->changed && (!nearest || nearest->moves) ? self : nearest;
 }
 
-/* What is a part of the sequence, as of the head's chunks, has other places where that lies in
- * another order. */
-static bool is_apart(const weft_graph *g, const weft_value *v)
+/* What is a part of the sequence, as of the head's chunks, or a sum over one, has other places
+ * where that lies in another order. */
+static bool is_apart(const oracle_record *r, const weft_graph *g, const weft_value *v)
 {
     int d = weft_value_dim(v, "seq");
-    return d >= 0 && v->dims[d].size != weft_graph_seq_len(g);
+    return d >= 0 ? v->dims[d].size != weft_graph_seq_len(g) : v->node->chunk >= 0 && r->chunks > 1;
 }
 
 /* Are its places numbers of the mesh: those of groups, of which this mesh has others than that of
@@ -81,7 +81,7 @@ static bool is_traced(const oracle_record *r, const weft_graph *g, const weft_va
 {
     if (r->reference && v->node->chunk >= 0 && r->chunks != r->reference->chunks)
         return false; /* another part of the head, of the same name */
-    if ((g->seq_order || (r->reference && r->reference->seq_ordered)) && is_apart(g, v))
+    if ((g->seq_order || (r->reference && r->reference->seq_ordered)) && is_apart(r, g, v))
         return false;
     if (is_of_mesh(known, v))
         return false;
@@ -137,7 +137,7 @@ static weft_status list_one(oracle_record *r, const weft_graph *g, const weft_no
     to->moves = n->steps || weft_node_is(n, WEFT_OP_GATHER);
     to->numbered = is_numbered(g, v);
     to->term = strchr(v->name, '\'') && is_term(g, v);
-    to->apart = (g->seq_order && is_apart(g, v)) || is_of_mesh(known, v);
+    to->apart = (g->seq_order && is_apart(r, g, v)) || is_of_mesh(known, v);
     to->changed = r->reference && (!known || strcmp(known->op, to->op) != 0);
     to->cause = cause_of(r, n, to);
     to->count = 1;
