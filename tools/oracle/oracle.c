@@ -64,11 +64,18 @@ static void one_release(one_run *one)
     weft_free(one->options.edits);
 }
 
-static void set(one_run *to, int i, const char *key, int64_t value)
+static void set_text(one_run *to, int i, const char *key, const char *value)
 {
-    snprintf(to->added[i], ADDED_SIZE, "train.%s=%lld", key, (long long)value);
+    snprintf(to->added[i], ADDED_SIZE, "train.%s=%s", key, value);
     to->options.edits[to->options.n_edits++] =
         (weft_cli_edit){.kind = WEFT_CLI_SET, .text = to->added[i]};
+}
+
+static void set(one_run *to, int i, const char *key, int64_t value)
+{
+    char text[24];
+    snprintf(text, sizeof text, "%lld", (long long)value);
+    set_text(to, i, key, text);
 }
 
 /* What the INIs say, before anything is changed. */
@@ -102,6 +109,8 @@ static int record_one(const comparison *c, const look *how, int n, oracle_record
     set(&one, 0, "eval_every", how->evaluate);
     if (how->evaluate)
         set(&one, 1, "eval_batches", how->eval_batches[n]);
+    else /* the INI's would be warned of, as one that does nothing */
+        set_text(&one, 1, "eval_batches", "");
     if (n == 0 && how->micro_batch)
         set(&one, 2, "micro_batch", how->micro_batch);
     record->trace = how->trace;
