@@ -6,6 +6,7 @@
 #include "templates.h"
 
 #include "host/plugins.h"
+#include "settings/settings.h"
 #include <weft/files.h>
 
 #include <errno.h>
@@ -187,12 +188,18 @@ static weft_status check_name(const char *name, const kind *k, weft_error *err)
     weft_status status = weft_search_create(NULL, &search, err);
     if (status != WEFT_OK)
         return status;
-    if (!weft_plugin_name_ok(name))
+    if (weft_core_params(name))
+        status = weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
+                           "[%s] is a section of weft's own; choose another name", name);
+    else if (!weft_plugin_name_ok(name))
         status = weft_module_find(search, name, WEFT_NOWHERE, &path, err);
     else if (weft_module_find(search, name, WEFT_NOWHERE, &path, &none) == WEFT_OK)
         status = weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
                            "there is a plugin '%s' already, %s; choose another name", name,
                            path ? path : "built in");
+    if (status == WEFT_OK && strcmp(k->name, "command") == 0 && weft_command_is(name))
+        status = weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
+                           "weft has a command '%s' already; choose another name", name);
     if (k->op && status == WEFT_OK)
         status = weft_cli_ops_init(&ops, search, NULL, err);
     if (status == WEFT_OK && k->op && weft_ops_find(&ops, name))
