@@ -206,6 +206,17 @@ static weft_status write_folder(weft_session *session, training *t, const weft_a
     return s == WEFT_ERR_INPUT ? no_folder(session, "see above", err) : s;
 }
 
+/* Whoever asks for evaluations of nothing would look for their losses in vain. */
+static void warn_unevaluated(const weft_session *session, const weft_plan *plan,
+                             const weft_run *run)
+{
+    if (weft_params_int(plan->train, "eval_every") > 0 &&
+        run->data->samples(run->data_self, WEFT_SPLIT_VALIDATION) == 0)
+        weft_warn(&session->host, weft_params_where(plan->train, "eval_every"),
+                  "[train] eval_every: nothing will be evaluated, for the data has no sample for "
+                  "validation");
+}
+
 /* What is about to happen, in a few lines. */
 static void announce(const weft_session *session, const weft_plan *plan, const weft_run *run)
 {
@@ -234,6 +245,7 @@ static void announce(const weft_session *session, const weft_plan *plan, const w
         run->data->describe(run->data_self, &text);
     weft_log_print(log, WEFT_LOG_INFO, "%s", weft_text_get(&text));
     weft_text_release(&text);
+    warn_unevaluated(session, plan, run);
 }
 
 static weft_status make_plan(weft_rank *rank, weft_plan **plan)
