@@ -171,7 +171,8 @@ typedef struct hf_copy {
 typedef struct hf_map {
     hf_tensor *list; /* parts of one tensor of Hugging Face's follow each other */
     int n, capacity;
-    hf_copy *copies; /* folders that are read may lack them */
+    const hf_tensor **by_name; /* all of them, sorted */
+    hf_copy *copies;           /* folders that are read may lack them */
     int n_copies;
 } hf_map;
 

@@ -78,18 +78,17 @@ static bool has_behind(const hf_source *v, const weft_state_view *state)
     return has;
 }
 
-/* Of the folder's parameters those that the run has not, but all that are behind the last. */
-static weft_status name_others(const hf_source *v, const weft_state_view *state, weft_error *err)
+/* Of the folder's parameters those that the run has not, but all that are behind the last. has: of
+ * each, whether the run does. */
+static weft_status name_others(const hf_source *v, const weft_state_view *state, const bool *has,
+                               weft_error *err)
 {
     weft_status s = WEFT_OK;
     const bool behind = has_behind(v, state);
     int named = 0;
     for (int i = 0; i < v->map.n; i++) {
         const char *name = v->map.list[i].name;
-        int k = behind || !hf_is_behind(&v->model, name) ? 0 : state->n_tensors + 1;
-        while (k < state->n_tensors && strcmp(state->tensors[k].name, name) != 0)
-            k++;
-        if (k == state->n_tensors && named++ < HF_MOST_NAMED)
+        if (!has[i] && (behind || !hf_is_behind(&v->model, name)) && named++ < HF_MOST_NAMED)
             s = hf_refuse(err, NULL, "%s has a parameter '%s', which the run has not", v->path,
                           name);
     }
@@ -105,9 +104,14 @@ static weft_status compare_tensors(const hf_source *v, const weft_state_view *st
 {
     weft_status s = WEFT_OK;
     int wrong = 0;
+    bool *taken = weft_alloc_zero((size_t)v->map.n + 1, sizeof *taken);
+    if (!taken)
+        return weft_fail_memory(err);
     for (int i = 0; i < state->n_tensors; i++) {
         const weft_state_tensor *t = &state->tensors[i];
         const hf_tensor *has = in_files(v, t);
+        if (has)
+            taken[has - v->map.list] = true;
         const bool fits =
             has ? weft_sizes_are_same(has->size, has->n_dims, t->tensor.whole, t->tensor.n_dims)
                 : t->moment || hf_is_behind(&v->model, t->name);
@@ -117,7 +121,9 @@ static weft_status compare_tensors(const hf_source *v, const weft_state_view *st
     if (wrong > HF_MOST_NAMED)
         hf_refuse(err, NULL, "parameters of the run that do not fit %s, and are not named here: %d",
                   v->path, wrong - HF_MOST_NAMED);
-    return s ? s : name_others(v, state, err);
+    s = s ? s : name_others(v, state, taken, err);
+    weft_free(taken);
+    return s;
 }
 
 /* Blocks behind the last, as modules of multi-token prediction, which a run may leave out, as one

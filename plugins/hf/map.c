@@ -287,6 +287,22 @@ static weft_status list_copies(hf_map *map, const hf_model *m, weft_error *err)
     return s;
 }
 
+static int compare_names(const void *a, const void *b)
+{
+    return strcmp((*(const hf_tensor *const *)a)->name, (*(const hf_tensor *const *)b)->name);
+}
+
+static weft_status sort_names(hf_map *map, weft_error *err)
+{
+    map->by_name = weft_alloc((size_t)map->n * sizeof(hf_tensor *) + 1);
+    if (!map->by_name)
+        return weft_fail_memory(err);
+    for (int i = 0; i < map->n; i++)
+        map->by_name[i] = &map->list[i];
+    qsort(map->by_name, (size_t)map->n, sizeof(hf_tensor *), compare_names);
+    return WEFT_OK;
+}
+
 weft_status hf_map_create(const hf_model *m, hf_map *map, weft_error *err)
 {
     weft_status s = WEFT_OK;
@@ -301,6 +317,7 @@ weft_status hf_map_create(const hf_model *m, hf_map *map, weft_error *err)
                 s = add(map, m, r, l, err);
         row = end;
     }
+    s = s ? s : sort_names(map, err);
     s = s ? s : list_copies(map, m, err);
     return s ? s : check_twice(m, map, err);
 }
@@ -308,14 +325,20 @@ weft_status hf_map_create(const hf_model *m, hf_map *map, weft_error *err)
 void hf_map_release(hf_map *map)
 {
     weft_free(map->list);
+    weft_free(map->by_name);
     weft_free(map->copies);
     *map = (hf_map){0};
 }
 
+static int compare_name(const void *name, const void *with)
+{
+    return strcmp(name, (*(const hf_tensor *const *)with)->name);
+}
+
 const hf_tensor *hf_map_find(const hf_map *map, const char *name)
 {
-    for (int i = 0; i < map->n; i++)
-        if (strcmp(map->list[i].name, name) == 0)
-            return &map->list[i];
-    return NULL;
+    const hf_tensor **found =
+        map->n ? bsearch(name, map->by_name, (size_t)map->n, sizeof *map->by_name, compare_name)
+               : NULL;
+    return found ? *found : NULL;
 }
