@@ -68,15 +68,32 @@ static weft_status open_indexed(const char *folder, const char *index, weft_fold
     return s;
 }
 
+typedef struct file_names {
+    char single[64], index[96];
+} file_names;
+
+static file_names names_of(const hf_model *m)
+{
+    file_names n;
+    snprintf(n.single, sizeof n.single, "%s.safetensors", hf_files_stem(m));
+    snprintf(n.index, sizeof n.index, "%s.index.json", n.single);
+    return n;
+}
+
+bool hf_files_are_there(const char *folder, const hf_model *m)
+{
+    const file_names n = names_of(m);
+    return hf_has_file(folder, n.single) || hf_has_file(folder, n.index);
+}
+
 weft_status hf_files_open(const char *folder, const hf_model *m, weft_folder **out, weft_error *err)
 {
-    char single[64], index[96], path[HF_PATH];
-    const char *const singles[] = {single};
-    snprintf(single, sizeof single, "%s.safetensors", hf_files_stem(m));
-    snprintf(index, sizeof index, "%s.index.json", single);
-    if (hf_has_file(folder, index))
-        return open_indexed(folder, hf_path(path, folder, index), out, err);
-    if (hf_has_file(folder, single))
+    char path[HF_PATH];
+    const file_names n = names_of(m);
+    const char *const singles[] = {n.single};
+    if (hf_has_file(folder, n.index))
+        return open_indexed(folder, hf_path(path, folder, n.index), out, err);
+    if (hf_has_file(folder, n.single))
         return weft_folder_open_files(weft_io_system(), folder, singles, 1, out, err);
     if (hf_has_file(folder, "pytorch_model.bin") ||
         hf_has_file(folder, "pytorch_model.bin.index.json"))
@@ -85,7 +102,7 @@ weft_status hf_files_open(const char *folder, const hf_model *m, weft_folder **o
                          "read; save the model as safetensors "
                          "(Transformers: model.save_pretrained(FOLDER))");
     weft_status s = hf_refuse_metas(folder, err);
-    return s ? s : hf_refuse(err, folder, "has neither %s nor %s", single, index);
+    return s ? s : hf_refuse(err, folder, "has neither %s nor %s", n.single, n.index);
 }
 
 bool hf_files_have_block(const char *folder, const hf_model *m, int64_t block)

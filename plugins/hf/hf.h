@@ -252,6 +252,8 @@ weft_status hf_source_read_file(const hf_source *x, const hf_tensor *t, int64_t 
                                 const int64_t *lo, const int64_t *size, weft_dtype dtype, void *to,
                                 weft_error *err);
 
+/* Has the folder the tensors of a model at all? */
+bool hf_files_are_there(const char *folder, const hf_model *m);
 weft_status hf_files_open(const char *folder, const hf_model *m, weft_folder **out,
                           weft_error *err);
 /* Do the files have any tensor of this block? True, too, where they cannot be read. */

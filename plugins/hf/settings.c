@@ -98,19 +98,35 @@ static weft_status add_load(const hf_model *m, const char *folder, weft_text *in
     return add_path(ini, "load", folder, NULL, err);
 }
 
+/* Blocks that config.json has and the files have not would be planned first: said before. A folder
+ * without any is for who loads none. */
+static weft_status compare_files(const hf_model *m, const char *folder, weft_error *err)
+{
+    hf_source x = {.path = folder, .model = *m};
+    weft_status s = WEFT_OK;
+    if (hf_files_are_there(folder, m)) {
+        s = hf_files_open(folder, m, &x.folder, err);
+        s = s ? s : hf_source_match(&x, HF_EXTRA_REFUSE, err);
+    }
+    x.model = (hf_model){0}; /* it is the caller's */
+    hf_source_close(&x);
+    return s;
+}
+
 /* A run that has what the folder has, and no more. */
 static weft_status add_minimal(const hf_model *m, const char *folder, weft_text *ini,
                                weft_error *err)
 {
     const bool tokenizer = hf_has_file(folder, "tokenizer.json");
+    weft_status s = compare_files(m, folder, err);
     weft_text_print(ini, "%s    hf\n\n[train]\n", tokenizer ? "    text\n" : "");
     if (!m->form->diffusers)
         weft_text_print(ini, "seq_len = %lld\n\n", (long long)seq_len_of(m));
-    weft_status s = add_load(m, folder, ini, err);
-    if (!tokenizer)
+    s = s ? s : add_load(m, folder, ini, err);
+    if (s || !tokenizer)
         return s;
     weft_text_add(ini, "\n[text]\n");
-    return s ? s : add_tokenizer(m, folder, ini, err);
+    return add_tokenizer(m, folder, ini, err);
 }
 
 static weft_status add_data(const hf_model *m, const char *folder, weft_text *ini, weft_error *err)
