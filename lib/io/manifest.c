@@ -106,6 +106,25 @@ static weft_status read_files(weft_manifest *m, weft_error *err)
     return well ? WEFT_OK : damaged(m, "is incomplete, or contradicts itself", err);
 }
 
+/* By sections, and texts all: whoever looks for one that is none would take the key's default. */
+static weft_status check_settings(const weft_manifest *m, weft_error *err)
+{
+    const char *section, *key;
+    json_t *keys, *value, *settings = json_object_get(m->json, "settings");
+    bool well = !settings || json_is_object(settings);
+    json_object_foreach(settings, section, keys) {
+        well = well && json_is_object(keys);
+        json_object_foreach(keys, key, value) {
+            if (!json_is_string(value))
+                return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
+                                 "%s/manifest.json: [%s] %s among its settings is no string, so "
+                                 "weft has not written it",
+                                 m->path, section, key);
+        }
+    }
+    return well ? WEFT_OK : damaged(m, "has settings that are not of sections", err);
+}
+
 weft_status weft_manifest_read(const weft_io *io, const char *path, weft_manifest *m,
                                weft_error *err)
 {
@@ -118,6 +137,7 @@ weft_status weft_manifest_read(const weft_io *io, const char *path, weft_manifes
     if (!s && !(m->json = json_loads(text, JSON_REJECT_DUPLICATES, NULL)))
         s = damaged(m, "is not JSON", err);
     s = s ? s : read_files(m, err);
+    s = s ? s : check_settings(m, err);
     weft_free(name);
     weft_free(text);
     return s;

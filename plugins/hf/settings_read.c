@@ -4,6 +4,7 @@
  * plugin's flavors. */
 #include "hf.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -34,18 +35,42 @@ static weft_status find_model(const json_t *manifest, const hf_tables *tables, c
     return s ? s : hf_model_init(r->m, table, table->forms[0], r->err);
 }
 
-static void take_settings(const json_t *manifest, hf_model *m)
+/* What is neither of the key's type nor one of its words would become what stands for the key. */
+static weft_status check_type(const reading *r, const hf_value *v)
 {
+    const weft_param *p = v->param;
+    const bool whole = p->type == WEFT_PARAM_INT;
+    double x;
+    if ((!whole && p->type != WEFT_PARAM_REAL && p->type != WEFT_PARAM_BOOL) || !*v->text ||
+        (hf_value_number(v, &x) && (!whole || x == floor(x))))
+        return WEFT_OK;
+    for (int i = 0; p->choices && p->choices[i]; i++)
+        if (strcmp(p->choices[i], v->text) == 0)
+            return WEFT_OK;
+    return hf_refuse(r->err, r->at, "its settings say [%s] %s = %s; expected %s",
+                     r->m->table->plugin, p->name, v->text,
+                     whole                        ? "a whole number"
+                     : p->type == WEFT_PARAM_REAL ? "a number"
+                                                  : "yes or no");
+}
+
+static weft_status take_settings(const json_t *manifest, const reading *r)
+{
+    hf_model *m = r->m;
     const json_t *said = json_object_get(json_object_get(manifest, "settings"), m->table->plugin);
+    weft_status s = WEFT_OK;
     for (int i = 0; i < m->n; i++) {
         double x;
         hf_value *v = &m->values[i];
         const char *text = json_string_value(json_object_get(said, v->param->name));
         if (text)
             snprintf(v->text, sizeof v->text, "%s", text);
+        weft_status one = check_type(r, v);
+        s = s ? s : one;
         if (v->param->type != WEFT_PARAM_CHOICE && hf_value_number(v, &x))
             hf_value_set_number(v, x);
     }
+    return s;
 }
 
 /* ---- flavors ---- */
@@ -199,10 +224,8 @@ weft_status hf_settings_read(const json_t *manifest, const hf_tables *tables,
     const reading r = {m, tensors, where, err};
     *m = (hf_model){.bos = -1, .eos = -1, .context = 2048};
     weft_status s = find_model(manifest, tables, &r);
-    if (s)
-        return s;
-    take_settings(manifest, m);
-    s = choose_form(&r);
+    s = s ? s : take_settings(manifest, &r);
+    s = s ? s : choose_form(&r);
     if (s)
         return s;
     for (int i = 0; i < m->n; i++)

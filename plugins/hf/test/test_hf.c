@@ -224,33 +224,56 @@ static void companions_go_along(void **state)
     weft_free(from);
 }
 
-/* What a checkpoint says is believed no more than what a folder says: so many blocks have no end.
- */
-static void settings_out_of_range_are_refused(void **state)
+/* Has there/manifest.json say this of a key, and seals it. */
+static void say(const char *key, const char *said)
 {
-    (void)state;
-    static const char path[] = "there/manifest.json", key[] = "\"n_layers\": \"";
-    char *from = golden_folder("gpt2"), *text;
+    static const char path[] = "there/manifest.json";
     weft_error err = {0};
     weft_text out = {0};
+    char *text;
     size_t size;
-    CONVERT(from, "there");
     check(weft_read_file(path, &text, &size, &err), &err);
     char *value = strstr(text, key), *sum = strstr(text, ",\n\"sum\"");
     assert_true(value && sum > value);
     value += strlen(key);
     weft_text_add_bytes(&out, text, (size_t)(value - text));
-    weft_text_add(&out, "999999999999");
-    value += strcspn(value, "\"");
+    weft_text_add(&out, said);
+    value += strcspn(value, ",}");
     weft_text_add_bytes(&out, value, (size_t)(sum - value));
     weft_manifest_seal(&out);
     check(weft_write_file(path, weft_text_get(&out), out.size, &err), &err);
-    assert_int_equal(convert(NULL, &err, (const char *const[]){"there", "back", NULL}),
-                     WEFT_ERR_INPUT);
-    assert_non_null(strstr(weft_error_text(&err), "[gpt2] n_layers = 999999999999; expected 1 to"));
-    weft_error_release(&err);
     weft_text_release(&out);
     weft_free(text);
+}
+
+/* What a checkpoint says is believed no more than what a folder says: so many blocks have no end,
+ * and what is no number does not become what stands for the key. */
+static void settings_that_are_wrong_are_refused(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *key, *said, *words;
+    } wrong[] = {
+        {"n_layers", "\"999999999999\"", "[gpt2] n_layers = 999999999999; expected 1 to"},
+        {"n_layers", "\"1.5\"", "[gpt2] n_layers = 1.5; expected a whole number"},
+        {"norm_eps", "\"nan\"", "[gpt2] norm_eps = nan; expected a number"},
+        {"norm_eps", "\"-inf\"", "[gpt2] norm_eps = -inf; expected a number"},
+        {"norm_eps", "\"1e999\"", "[gpt2] norm_eps = 1e999; expected a number"},
+        {"norm_eps", "1e-5", "[gpt2] norm_eps among its settings is no string"},
+    };
+    char *from = golden_folder("gpt2");
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        weft_error err = {0};
+        char *key = weft_format("\"%s\": ", wrong[i].key);
+        CONVERT(from, "there", "--force");
+        say(key, wrong[i].said);
+        assert_int_equal(convert(NULL, &err, (const char *const[]){"there", "back", NULL}),
+                         WEFT_ERR_INPUT);
+        if (!strstr(weft_error_text(&err), wrong[i].words))
+            fail_msg("%s = %s: %s", wrong[i].key, wrong[i].said, weft_error_text(&err));
+        weft_error_release(&err);
+        weft_free(key);
+    }
     weft_free(from);
 }
 
@@ -440,7 +463,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(logits_survive_conversion, enter, leave),
         cmocka_unit_test_setup_teardown(there_and_back_is_the_same, enter, leave),
         cmocka_unit_test_setup_teardown(companions_go_along, enter, leave),
-        cmocka_unit_test_setup_teardown(settings_out_of_range_are_refused, enter, leave),
+        cmocka_unit_test_setup_teardown(settings_that_are_wrong_are_refused, enter, leave),
         cmocka_unit_test_setup_teardown(memory_runs_out, enter, leave),
         cmocka_unit_test_setup_teardown(names_of_bare_models, enter, leave),
         cmocka_unit_test(parts_are_parts_of_the_whole),
