@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/array.h"
 
+#include <ctype.h>
 #include <weft/base.h>
 
 void weft_error_release(weft_error *err)
@@ -20,12 +21,9 @@ void weft_error_clear(weft_error *err)
 
 static void print_where(weft_text *text, weft_where at)
 {
-    if (!at.file)
-        return;
-    if (at.line > 0)
-        weft_text_print(text, "%s:%d: ", at.file, at.line);
-    else
-        weft_text_print(text, "%s: ", at.file);
+    const bool has_line = at.line > 0;
+    if (at.file)
+        weft_text_print(text, "%s:%.0d%s ", at.file, has_line ? at.line : 0, has_line ? ":" : "");
 }
 
 weft_status weft_vfail(weft_error *err, weft_status status, weft_where at, const char *format,
@@ -37,6 +35,8 @@ weft_status weft_vfail(weft_error *err, weft_status status, weft_where at, const
     weft_text text = {0};
     print_where(&text, at);
     weft_text_add(&text, message);
+    for (char *c = text.data; c && *c; c++)
+        *c = iscntrl((unsigned char)*c) ? '?' : *c; /* what is quoted ends no line */
     weft_error_item *item = NULL;
     if (message && !text.out_of_memory && text.data)
         item = weft_array_push(&err->items, &err->n_items, &err->capacity, sizeof *item);

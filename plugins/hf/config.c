@@ -2,6 +2,7 @@
 /* config.json as a model; Hugging Face's defaults stand in for keys that are left out. */
 #include "hf.h"
 
+#include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -132,6 +133,16 @@ static void check_layer_types(hf_reader *r)
     }
 }
 
+/* What is odd in a key ends neither the note's line nor an INI's comment. */
+static void note_unknown(hf_reader *r, const char *key)
+{
+    weft_text *notes = &r->m->notes;
+    const size_t from = notes->size;
+    weft_text_print(notes, "config.json has '%s', which weft does not know and leaves out\n", key);
+    for (size_t i = from; i + 1 < notes->size; i++)
+        notes->data[i] = iscntrl((unsigned char)notes->data[i]) ? '?' : notes->data[i];
+}
+
 /* Complains of every switch that makes another model of the same shapes, and notes in m what is
  * not known. */
 static void check_keys(hf_reader *r)
@@ -147,8 +158,7 @@ static void check_keys(hf_reader *r)
         else if (hf_has_word(switched_on, key))
             hf_check_constant(r, &(weft_hf_key){key, .is = "1", .also = "true"});
         else if (!is_of(named, key, false) && !hf_has_word(harmless, key) && !is_off(value))
-            weft_text_print(&r->m->notes,
-                            "config.json has '%s', which weft does not know and leaves out\n", key);
+            note_unknown(r, key);
     }
     check_layer_types(r);
 }
