@@ -69,10 +69,10 @@ void weft_node_unlink(weft_graph *g, weft_node *n)
 
 void weft_node_come_before(weft_graph *g, weft_node *n, weft_node *at)
 {
-    const weft_node *behind = at;
-    while (behind && behind != n)
-        behind = behind->next;
-    if (!behind)
+    const weft_node *up = n, *of = at; /* both: n is near the front, or near `at` */
+    while (up && up != at && of && (of = of->prev) != n)
+        up = up->prev;
+    if (!at || (up != at && (!up || of == n)))
         return;
     if (g->spot.before == n) /* it shall not take along what is added next */
         g->spot.before = n->next;
