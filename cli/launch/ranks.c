@@ -27,7 +27,9 @@ weft_status weft_rank_open(weft_rank *rank)
 
 weft_status weft_rank_prepare(weft_rank *rank, weft_plan *plan, weft_run **run)
 {
+    weft_stop_limit(weft_session_patience(rank->session.run), "preparing the run");
     weft_status s = weft_run_create(plan, &rank->session.host, run, &rank->err);
+    weft_stop_limit(0, NULL);
     if (!s)
         weft_session_limit(&rank->session, (*run)->watch);
     return weft_rank_agree(rank, "preparing the run", s);

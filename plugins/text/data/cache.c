@@ -10,6 +10,7 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 /* The names of one token file. */
@@ -37,6 +38,22 @@ static weft_status names_init(names *n, char *folder, const weft_text *identity,
     return n->part ? WEFT_OK : weft_fail_memory(err);
 }
 
+/* Whoever makes the file is ended where it hangs. Who waits speaks now and then, or it would be
+ * taken for one that hangs itself. */
+static int await_lock(int fd, const weft_log *log, const char *path)
+{
+    const struct timespec pause = {.tv_nsec = 100000000};
+    int rc;
+    for (int turn = 0;
+         (rc = flock(fd, LOCK_EX | LOCK_NB)) && (errno == EWOULDBLOCK || errno == EINTR); turn++) {
+        if (turn % 10 == 0)
+            weft_log_print(log, turn ? WEFT_LOG_DEBUG : WEFT_LOG_INFO,
+                           "text: waiting for another process or rank that is making %s", path);
+        nanosleep(&pause, NULL);
+    }
+    return rc;
+}
+
 /* Locks the temporary file; *fd = -1 if it got another meaning while we waited (its maker renamed
  * or removed it). */
 static weft_status lock_part(names *n, const weft_log *log, int *fd, weft_error *err)
@@ -46,14 +63,7 @@ static weft_status lock_part(names *n, const weft_log *log, int *fd, weft_error 
         n->shut = errno == EACCES || errno == EPERM || errno == EROFS;
         return text_fail_errno(err, WEFT_ERR_IO, "create", n->part);
     }
-    int rc = flock(*fd, LOCK_EX | LOCK_NB);
-    if (rc && errno == EWOULDBLOCK) {
-        weft_log_print(log, WEFT_LOG_INFO,
-                       "text: waiting for another process or rank that is making %s", n->path);
-        do
-            rc = flock(*fd, LOCK_EX);
-        while (rc && errno == EINTR);
-    }
+    const int rc = await_lock(*fd, log, n->path);
     weft_status status = WEFT_OK;
     struct stat ours, there;
     if (rc)
