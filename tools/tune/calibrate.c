@@ -447,7 +447,7 @@ static weft_status check_close(const fit *all, weft_error *err)
     return s;
 }
 
-static weft_status write_profile(const fit *all, const char *path, weft_error *err)
+static weft_status write_profile(const fit *all, const char *path, weft_text *out, weft_error *err)
 {
     weft_text text = {0};
     const weft_device_rates rates = rates_of(all);
@@ -463,9 +463,7 @@ static weft_status write_profile(const fit *all, const char *path, weft_error *e
     else
         weft_text_print(&text, "weft plan run.ini --gpu %s\n", path);
     weft_rates_print(&rates, &text);
-    weft_status s = text.out_of_memory
-                        ? weft_fail_memory(err)
-                        : weft_write_file(path, weft_text_get(&text), text.size, err);
+    weft_status s = tune_write_file(path, &text, out, err);
     weft_text_release(&text);
     return s;
 }
@@ -502,7 +500,7 @@ weft_status tune_calibrate(const char *const *dirs, int n, weft_trust trust, con
     if (!s && write)
         s = check_close(&all, err);
     if (!s && write)
-        s = write_profile(&all, write, err);
+        s = write_profile(&all, write, text, err);
     release(&all);
     return s;
 }

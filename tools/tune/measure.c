@@ -440,7 +440,7 @@ static void print_table(const bench *b, weft_text *text)
                              : "the faster ones several times, one after the other");
 }
 
-static weft_status write_best(const bench *b, const char *path, weft_error *err)
+static weft_status write_best(const bench *b, const char *path, weft_text *out, weft_error *err)
 {
     const attempt *best = &b->list[0];
     weft_text text = {0};
@@ -449,9 +449,7 @@ static weft_status write_best(const bench *b, const char *path, weft_error *err)
     weft_text_print(&text, " on this machine; run it as weft train %s -n %d\n", path,
                     best->space->ranks);
     weft_status s = tune_print_ini(best->space, &best->plan.choice, best->threads, &text, err);
-    if (!s && text.out_of_memory)
-        s = weft_fail_memory(err);
-    s = s ? s : weft_write_file(path, weft_text_get(&text), text.size, err);
+    s = s ? s : tune_write_file(path, &text, out, err);
     weft_text_release(&text);
     return s;
 }
@@ -492,7 +490,7 @@ weft_status tune_measure_run(const tune_measure *how, weft_text *text, weft_erro
     if (!s)
         print_table(&b, text);
     if (!s && how->write)
-        s = write_best(&b, how->write, err);
+        s = write_best(&b, how->write, text, err);
     release(&b);
     return s;
 }

@@ -239,7 +239,20 @@ static weft_status print_reasons(const tune_search *s, weft_text *text, weft_err
     return status;
 }
 
-static weft_status write_best(const tune_search *s, const char *path, weft_error *err)
+weft_status tune_write_file(const char *path, const weft_text *found, weft_text *out,
+                            weft_error *err)
+{
+    if (found->out_of_memory)
+        return weft_fail_memory(err);
+    weft_status s = weft_write_file(path, weft_text_get(found), found->size, err);
+    if (s)
+        weft_text_print(out, "\n%s could not be written; this would stand in it:\n\n%s", path,
+                        weft_text_get(found));
+    return s;
+}
+
+static weft_status write_best(const tune_search *s, const char *path, weft_text *out,
+                              weft_error *err)
 {
     const tune_result *best = s->results[0];
     weft_text text = {0};
@@ -256,9 +269,7 @@ static weft_status write_best(const tune_search *s, const char *path, weft_error
     weft_text_add(&text, "\n");
     weft_status status = print_reasons(s, &text, err);
     status = status ? status : tune_print_ini(s->space, &best->choice, 0, &text, err);
-    if (!status && text.out_of_memory)
-        status = weft_fail_memory(err);
-    status = status ? status : weft_write_file(path, weft_text_get(&text), text.size, err);
+    status = status ? status : tune_write_file(path, &text, out, err);
     weft_text_release(&text);
     return status;
 }
@@ -332,7 +343,7 @@ static weft_status tune(const weft_cli_options *options, const wishes *w, weft_t
     if (!status)
         print_table(&s, w->top, text);
     if (!status && w->write)
-        status = write_best(&s, w->write, err);
+        status = write_best(&s, w->write, text, err);
     tune_search_release(&s);
     tune_space_release(&space);
     return status;

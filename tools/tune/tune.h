@@ -102,6 +102,13 @@ weft_status tune_choice_edits(const tune_space *space, const tune_choice *choice
 weft_status tune_print_ini(const tune_space *space, const tune_choice *choice, int threads,
                            weft_text *text, weft_error *err);
 
+/* ---- tune.c ---- */
+
+/* What was found, as a file. Where that fails, as on a full disk, it goes behind `out`, which is
+ * printed: what has taken hours is not lost. */
+weft_status tune_write_file(const char *path, const weft_text *found, weft_text *out,
+                            weft_error *err);
+
 /* ---- trial.c ---- */
 
 /* Plans it, whole. What plugins refuse is no error, but result->refused; why may be NULL. */
