@@ -75,6 +75,14 @@ weft_status weft_cli_lock(const char *dir, int *fd, weft_error *err)
     return s;
 }
 
+void weft_cli_lock_withdraw(const char *dir)
+{
+    char *path = weft_format("%s/lock", dir);
+    if (path && unlink(path) == 0)
+        rmdir(dir); /* what else is there stays, and the folder with it */
+    weft_free(path);
+}
+
 void weft_cli_unlock(int *fd)
 {
     if (*fd >= 0)

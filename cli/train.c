@@ -190,13 +190,16 @@ static weft_status write_folder(weft_session *session, training *t, const weft_a
             weft_io_system(), above,
             NULL); /* so that its name outlasts a power cut; not all folders may be opened */
     weft_free(above);
-    if (!s && t->lock < 0)
+    const bool is_new = t->lock < 0;
+    if (!s && is_new)
         s = weft_cli_lock(dir, &t->lock, err);
     s = s ? s : weft_cli_lock_sign(dir, t->lock, err);
     s = s ? s : open_log(session, about, err);
     s = s ? s : weft_record_begin(session, t->plan, about, t->run->step, &t->record, err);
     if (!s)
         note_plugins(session);
+    else if (is_new && t->lock >= 0) /* on a disk that is full */
+        weft_cli_lock_withdraw(dir);
     const char *exposed = s ? NULL : weft_folder_exposed(dir);
     if (exposed)
         weft_log_print(session->host.log, WEFT_LOG_WARN,
