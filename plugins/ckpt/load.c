@@ -217,9 +217,11 @@ static weft_status check_tensors(const loading *l, const weft_folder *folder, we
     const bool weights = l->c->weights;
     tensors anew = {0}, unused = {0};
     weft_status s = WEFT_OK;
+    int found = 0;
     for (int i = 0; i < state->n_tensors; i++) {
         const weft_state_tensor *t = &state->tensors[i];
         const weft_stored *stored = weft_folder_find(folder, t->name);
+        found += stored != NULL;
         if (!weights && begins_anew(t, folder))
             count(&anew, t->name);
         if (is_left(l, t, folder))
@@ -230,9 +232,10 @@ static weft_status check_tensors(const loading *l, const weft_folder *folder, we
         else if (!same_shape(stored, &t->tensor))
             s = wrong_shape(m, stored, t, err);
     }
-    for (int i = 0; i < weft_folder_count(folder); i++) {
+    const int n = weights || found == weft_folder_count(folder) ? 0 : weft_folder_count(folder);
+    for (int i = 0; i < n; i++) { /* where some are of no use, all pairs are looked at */
         const char *name = weft_folder_get(folder, i)->name;
-        bool used = weights;
+        bool used = false;
         for (int k = 0; k < state->n_tensors && !used; k++)
             used = strcmp(state->tensors[k].name, name) == 0;
         if (!used)
