@@ -71,7 +71,7 @@ static weft_status read_rate(const disk *self, const char *key, const char *text
     if (!*text || (weft_parse_bytes(text, rate) && *rate >= 1))
         return WEFT_OK;
     return weft_fail(err, WEFT_ERR_INPUT, weft_params_where(self->host->params, key),
-                     "[disk] %s = %s: it is bytes a second, as 3 GB", key, text);
+                     "[disk] %s = %s: expected bytes a second, as 3 GB", key, text);
 }
 
 static weft_status create(void *self_, weft_error *err)

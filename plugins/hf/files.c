@@ -38,10 +38,10 @@ static weft_status compare_index(const weft_folder *folder, json_t *map, const c
     int missing = 0;
     json_object_foreach(map, tensor, file)
         if (!weft_folder_find(folder, tensor) && missing++ < HF_MOST_NAMED)
-            s = hf_refuse(err, index, "says that %s has '%s', which it has not",
+            s = hf_refuse(err, index, "says that %s holds '%s', which is not there",
                           json_string_value(file), tensor);
     if (missing > HF_MOST_NAMED)
-        hf_refuse(err, index, "tensors that their files have not, and that are not named here: %d",
+        hf_refuse(err, index, "further tensors that their files do not hold: %d",
                   missing - HF_MOST_NAMED);
     return s;
 }

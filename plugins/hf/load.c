@@ -59,8 +59,8 @@ static weft_status does_not_fit(const weft_state_tensor *t, const hf_tensor *has
     char run[WEFT_SIZES_TEXT], folder[WEFT_SIZES_TEXT];
     if (!has)
         return hf_refuse(err, NULL,
-                         "the run has a parameter '%s', which %s has not, by the table of plugin "
-                         "%s",
+                         "the run has a parameter '%s', and %s none of this name, by the table of "
+                         "plugin %s",
                          t->name, v->path, v->model.table->plugin);
     return hf_refuse(err, NULL,
                      "'%s' is %s in the run and %s in %s, by the table of plugin %s ([%s])",
@@ -89,12 +89,11 @@ static weft_status name_others(const hf_source *v, const weft_state_view *state,
     for (int i = 0; i < v->map.n; i++) {
         const char *name = v->map.list[i].name;
         if (!has[i] && (behind || !hf_is_behind(&v->model, name)) && named++ < HF_MOST_NAMED)
-            s = hf_refuse(err, NULL, "%s has a parameter '%s', which the run has not", v->path,
-                          name);
+            s = hf_refuse(err, NULL, "%s has a parameter '%s', and the run none of this name",
+                          v->path, name);
     }
     if (named > HF_MOST_NAMED)
-        hf_refuse(err, NULL,
-                  "parameters of %s that the run has not, and that are not named here: %d", v->path,
+        hf_refuse(err, NULL, "further parameters of %s that the run does not have: %d", v->path,
                   named - HF_MOST_NAMED);
     return s;
 }
@@ -119,8 +118,8 @@ static weft_status compare_tensors(const hf_source *v, const weft_state_view *st
             s = does_not_fit(t, has, v, err);
     }
     if (wrong > HF_MOST_NAMED)
-        hf_refuse(err, NULL, "parameters of the run that do not fit %s, and are not named here: %d",
-                  v->path, wrong - HF_MOST_NAMED);
+        hf_refuse(err, NULL, "further parameters of the run that do not fit %s: %d", v->path,
+                  wrong - HF_MOST_NAMED);
     s = s ? s : name_others(v, state, taken, err);
     weft_free(taken);
     return s;

@@ -47,7 +47,7 @@ static weft_status check_target(const char *to, bool force, weft_error *err)
         return hf_refuse(err, to, "is a symbolic link; name the folder itself, or another target");
     int n = count_entries(to);
     if (n < 0)
-        return hf_refuse(err, to, "it exists, and is not a folder; name another target");
+        return hf_refuse(err, to, "is there, and no folder; name another target");
     if (n == 0)
         return WEFT_OK;
     if (!force)

@@ -67,8 +67,8 @@ typedef struct matching {
 static void say_more(const matching *m, int n, const char *what)
 {
     if (n > HF_MOST_NAMED)
-        hf_refuse(m->err, m->x->path, "tensors that %s, and are not named here: %d%s", what,
-                  n - HF_MOST_NAMED, n > HF_MOST_COUNTED ? " at least" : "");
+        hf_refuse(m->err, m->x->path, "further tensors that %s: %d%s", what, n - HF_MOST_NAMED,
+                  n > HF_MOST_COUNTED ? " at least" : "");
 }
 
 /* t NULL: there is none. */

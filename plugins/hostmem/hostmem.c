@@ -26,7 +26,7 @@ static weft_status create(void *self_, weft_error *err)
         (weft_parse_bytes(self->rate, &self->bytes_per_s) && self->bytes_per_s >= 1))
         return WEFT_OK;
     return weft_fail(err, WEFT_ERR_INPUT, weft_params_where(self->host->params, "rate"),
-                     "[hostmem] rate = %s: it is bytes a second, as 45 GB", self->rate);
+                     "[hostmem] rate = %s: expected bytes a second, as 45 GB", self->rate);
 }
 
 static void describe(void *self, weft_text *text)

@@ -387,9 +387,8 @@ static weft_status no_rates(const offload *self, weft_error *err)
 {
     return weft_fail(
         err, WEFT_ERR_INPUT, weft_params_where(self->host->params, "activations"),
-        "[offload] activations = auto must know how fast far memory is; say it, as by "
-        "[disk] read_rate and write_rate, which `weft disk DIR` measures, or by [hostmem] "
-        "rate");
+        "[offload] activations = auto needs the speed of far memory: set [disk] read_rate and "
+        "write_rate, which `weft disk DIR` measures, or [hostmem] rate");
 }
 
 /* Its own, or the budget of ac where that is less. */

@@ -184,7 +184,7 @@ static void take_lines(char *said, weft_text *text)
             if (strncmp(line, begins[i], strlen(begins[i])) == 0)
                 weft_text_print(text, "  %s\n", line + strspn(line, " "));
     if (text->size == before)
-        weft_text_add(text, "  no value parts that it can hold against another\n");
+        weft_text_add(text, "  no value differs that oracle can compare\n");
 }
 
 static weft_status ask_oracle(search *s, const bool *culprit, weft_error *err)

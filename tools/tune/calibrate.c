@@ -179,15 +179,15 @@ static weft_status measure(known_run *run, weft_error *err)
     for (size_t i = 0; i < json_array_size(lines); i++)
         steps += json_is_number(json_object_get(json_array_get(lines, i), "step_s"));
     if (!s && !(step > 1e-9 && step < 1e9))
-        s = weft_fail(
-            err, WEFT_ERR_INPUT, WEFT_NOWHERE,
-            "%s has no step_s of any step in its metrics.jsonl that is the seconds of one; list "
-            "metrics, with jsonl = yes, in the run, and leave the file as it is written",
-            run->dir);
+        s = weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
+                      "%s has no step_s in its metrics.jsonl that can be the seconds of a step; "
+                      "list metrics, "
+                      "with jsonl = yes, in the run, and leave the file as it is written",
+                      run->dir);
     if (!s && steps < FEWEST_STEPS)
         s = weft_fail(
             err, WEFT_ERR_INPUT, WEFT_NOWHERE,
-            "%s has %d step%s in its metrics.jsonl, and the first warms up; %d are the least",
+            "%s has %d step%s in its metrics.jsonl, and the first warms up; at least %d are needed",
             run->dir, steps, steps == 1 ? "" : "s", FEWEST_STEPS);
     s = s ? s : observe(run, -1, 0, step, 1, err);
     s = s ? s : weft_read_file(path, &text, &size, err);
