@@ -90,10 +90,7 @@ static int compare_load(const void *a, const void *b)
 
 static int magnitude(int64_t n)
 {
-    int bits = 0;
-    for (; n > 1; n /= 2)
-        bits++;
-    return bits;
+    return n > 1 ? 63 - __builtin_clzll((unsigned long long)n) : 0;
 }
 
 /* Sizes of one power of two together, those that are freed last at the bottom. */
