@@ -177,17 +177,20 @@ typedef struct cpu_tile {
 typedef void cpu_gemm_tile(const cpu_matmul_shape *s, const void *a, const void *b, void *c,
                            cpu_tile tile, float *work);
 
-/* What computes tiles: vectors, of f32 and of bf16 as f32 (gemm.h), or AMX, of bf16 (gemm_amx.h).
- */
+/* What computes tiles: vectors, of f32 and of bf16 as f32 (gemm.h), or of bf16: dot products of
+ * AVX512-BF16 (gemm.h, too), or AMX (gemm_amx.h). */
 typedef struct cpu_gemm {
-    int64_t rows, columns; /* the most of a tile */
+    int64_t rows, columns, group; /* the most of a tile, and how many columns belong together */
     /* Of a thread, for a tile of such a product, or of one with fewer rows. */
     int64_t (*floats)(const cpu_matmul_shape *s);
     cpu_gemm_tile *tile;
 } cpu_gemm;
 
 extern const cpu_gemm cpu_gemm_vectors; /* by the launchers of this CPU */
+extern const cpu_gemm cpu_gemm_dots;    /* only where cpu_has_bf16_dots() */
 extern const cpu_gemm cpu_gemm_amx;     /* only where cpu_may_use_amx() */
+/* Of those by vectors: the same for all. */
+int64_t cpu_gemm_floats(const cpu_matmul_shape *shape);
 
 typedef struct cpu_launchers {
 #define CPU_FIELD(op) cpu_launch *op;
@@ -266,8 +269,8 @@ void cpu_attention_release(void *state);
 bool cpu_product_fits(const cpu_matmul_shape *shape);
 /* What multiplies its tiles, by tiles.h; NULL: oneDNN does it, by sliced.h. */
 const cpu_gemm *cpu_product_gemm(const weft_call *call, const cpu_matmul_shape *shape);
-/* The same of operands of bf16. */
-const cpu_gemm *cpu_product_gemm_bf16(const weft_call *call);
+/* What of ours multiplies bf16 best; NULL: nothing does as it is. */
+const cpu_gemm *cpu_product_gemm_own(const weft_call *call);
 bool cpu_product_accepts(const weft_call *call);
 size_t cpu_product_workspace(const weft_call *call);
 weft_status cpu_product_prepare(const weft_call *call, void **state, weft_error *err);

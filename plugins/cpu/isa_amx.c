@@ -32,10 +32,13 @@
 #include "gemm_amx.h"
 
 const cpu_attention_launchers cpu_attention_amx = {launch_attention, launch_attention_dx};
-const cpu_gemm cpu_gemm_amx = {AMX_TILE_ROWS, AMX_TILE_COLUMNS, amx_floats, gemm_amx};
+const cpu_gemm cpu_gemm_amx = {AMX_TILE_ROWS, AMX_TILE_COLUMNS, AMX_ROWS, amx_floats, gemm_amx};
 #if defined(__clang__)
 #pragma clang attribute pop
 #else
 #pragma GCC pop_options
 #endif
+#else /* never used: no such processor has it */
+const cpu_attention_launchers cpu_attention_amx;
+const cpu_gemm cpu_gemm_amx;
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Attention whose products are of bf16, for x86-64 with AVX512-BF16. The library runs everywhere:
- * the instruction set is of these functions alone. */
+/* Products of bf16, and attention of them, for x86-64 with AVX512-BF16. The library runs
+ * everywhere: the instruction set is of these functions alone. */
 #include "cpu.h"
 
 #include <math.h>
@@ -28,10 +28,17 @@
 
 #include "attention_dx.h"
 
+#include "gemm.h"
+
+const cpu_gemm cpu_gemm_dots = {CPU_GEMM_ROWS, CPU_GEMM_COLUMNS, CPU_GEMM_GROUP, cpu_gemm_floats,
+                                gemm_tile};
 const cpu_attention_launchers cpu_attention_bf16 = {launch_attention, launch_attention_dx};
 #if defined(__clang__)
 #pragma clang attribute pop
 #else
 #pragma GCC pop_options
 #endif
+#else /* never used: no such processor has it */
+const cpu_attention_launchers cpu_attention_bf16;
+const cpu_gemm cpu_gemm_dots;
 #endif

@@ -82,7 +82,6 @@ weft_status cpu_check_workspace(const weft_call *call, size_t needed, weft_error
 CPU_VECTOR_OPS(CPU_DISPATCH)
 #undef CPU_DISPATCH
 
-#if defined(__x86_64__) && defined(__GNUC__)
 /* NULL: products are of f32, which the table of all kernels has. */
 static const cpu_attention_launchers *bf16_launchers(const cpu_attention *a)
 {
@@ -100,10 +99,6 @@ static weft_status launch_attention_dx(const weft_call *call, weft_error *err)
     const cpu_attention_launchers *of_bf16 = bf16_launchers(call->state);
     return (of_bf16 ? of_bf16->backward : dispatch_attention_dx)(call, err);
 }
-#else
-#define launch_attention    dispatch_attention
-#define launch_attention_dx dispatch_attention_dx
-#endif
 
 enum { PRIORITY = 10 };
 

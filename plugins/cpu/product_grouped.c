@@ -50,7 +50,7 @@ static work work_of(const weft_call *call)
     work w = {.dw = strcmp(call->op->name, "grouped_dw") == 0,
               .runs = weft_tensor_count(counts),
               .experts = counts->size[2],
-              .gemm = a->dtype == WEFT_BF16 ? cpu_product_gemm_bf16(call) : NULL,
+              .gemm = a->dtype == WEFT_BF16 ? cpu_product_gemm_own(call) : NULL,
               .threads = cpu_threads_for(call, call->op->flops(call)),
               .room = call->workspace};
     cpu_matmul_shape *s = &w.shape;

@@ -5,7 +5,7 @@
 
 #include <omp.h>
 
-static int64_t floats_of_vectors(const cpu_matmul_shape *s)
+int64_t cpu_gemm_floats(const cpu_matmul_shape *s)
 {
     (void)s;
     return CPU_GEMM_FLOATS;
@@ -17,7 +17,7 @@ static void tile_by_vectors(const cpu_matmul_shape *s, const void *a, const void
     cpu_launchers_get(CPU_ISA_AVX512)->gemm(s, a, b, c, tile, work);
 }
 
-const cpu_gemm cpu_gemm_vectors = {CPU_GEMM_ROWS, CPU_GEMM_COLUMNS, floats_of_vectors,
+const cpu_gemm cpu_gemm_vectors = {CPU_GEMM_ROWS, CPU_GEMM_COLUMNS, CPU_GEMM_GROUP, cpu_gemm_floats,
                                    tile_by_vectors};
 
 static int64_t min64(int64_t a, int64_t b)
@@ -25,28 +25,37 @@ static int64_t min64(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
-/* Tiles are about equal, their rows and columns whole vectors. */
-static int64_t cut(int64_t size, int64_t most)
+/* Tiles are about equal, of whole units. */
+static int64_t cut(int64_t size, int64_t most, int64_t unit)
 {
     int64_t n = (size + most - 1) / most, length = (size + n - 1) / n;
-    return min64(most, (length + 15) / 16 * 16);
+    return min64(most, (length + unit - 1) / unit * unit);
 }
 
-static int64_t pieces(int64_t size, int64_t most)
+static int64_t pieces(int64_t size, int64_t length)
 {
-    int64_t length = cut(size, most);
     return (size + length - 1) / length;
 }
 
-int64_t cpu_tiles_count(const cpu_gemm *g, const cpu_matmul_shape *s, int64_t rows)
+static int64_t cut_rows(const cpu_matmul_shape *s, int64_t most)
 {
-    return pieces(s->m, rows) * pieces(s->n, g->columns);
+    return cut(s->m, most, 16);
+}
+
+static int64_t cut_columns(const cpu_gemm *g, const cpu_matmul_shape *s)
+{
+    return cut(s->n, g->columns, g->group);
+}
+
+int64_t cpu_tiles_count(const cpu_gemm *g, const cpu_matmul_shape *s, int64_t most)
+{
+    return pieces(s->m, cut_rows(s, most)) * pieces(s->n, cut_columns(g, s));
 }
 
 cpu_tile cpu_tiles_at(const cpu_gemm *g, const cpu_matmul_shape *s, int64_t most, int64_t t)
 {
-    int64_t rows = cut(s->m, most), columns = cut(s->n, g->columns);
-    int64_t down = pieces(s->m, most), i = t % down * rows, j = t / down * columns;
+    int64_t rows = cut_rows(s, most), columns = cut_columns(g, s), down = pieces(s->m, rows),
+            i = t % down * rows, j = t / down * columns;
     return (cpu_tile){i, j, min64(rows, s->m - i), min64(columns, s->n - j)};
 }
 

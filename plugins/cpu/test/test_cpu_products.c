@@ -112,12 +112,6 @@ static void check_tile(cpu_gemm_tile *gemm, int64_t floats, const cpu_matmul_sha
     weft_free_aligned(c);
 }
 
-static int64_t floats_of_vectors(const cpu_matmul_shape *s)
-{
-    (void)s;
-    return CPU_GEMM_FLOATS;
-}
-
 static void check_tiles(const cpu_gemm *g, const int64_t sizes[][3], size_t n_sizes, weft_dtype ab,
                         weft_dtype c)
 {
@@ -144,6 +138,14 @@ static void check_tiles_of(const cpu_gemm *g, weft_dtype ab, weft_dtype c)
     check_tiles(g, sizes, sizeof sizes / sizeof *sizes, ab, c);
 }
 
+/* Wider than what is multiplied together, by a half of it and by less, and sums in steps. */
+static void check_tiles_of_dots(weft_dtype c)
+{
+    static const int64_t sizes[][3] = {{20, 96, 257}, {264, 224, 33}, {14, 150, 775}};
+    check_tiles_of(&cpu_gemm_dots, WEFT_BF16, c);
+    check_tiles(&cpu_gemm_dots, sizes, sizeof sizes / sizeof *sizes, WEFT_BF16, c);
+}
+
 /* AMX sums in steps, of which b is packed several at a time, and packs strips of a together. */
 static void check_tiles_of_amx(weft_dtype c)
 {
@@ -156,16 +158,18 @@ static void test_tiles(void **state)
 {
     (void)state;
     for (int isa = CPU_ISA_GENERIC; isa <= CPU_ISA_AVX512; isa++) {
-        const cpu_gemm g = {.floats = floats_of_vectors,
+        const cpu_gemm g = {.floats = cpu_gemm_floats,
                             .tile = cpu_launchers_get((cpu_isa)isa)->gemm};
         check_tiles_of(&g, WEFT_F32, WEFT_F32);
         check_tiles_of(&g, WEFT_BF16, WEFT_F32);
         check_tiles_of(&g, WEFT_BF16, WEFT_BF16);
     }
-    if (!cpu_may_use_amx())
-        return;
-    check_tiles_of_amx(WEFT_F32);
-    check_tiles_of_amx(WEFT_BF16);
+    for (int c = 0; c < 2; c++) {
+        if (cpu_has_bf16_dots())
+            check_tiles_of_dots(c ? WEFT_BF16 : WEFT_F32);
+        if (cpu_may_use_amx())
+            check_tiles_of_amx(c ? WEFT_BF16 : WEFT_F32);
+    }
 }
 
 /* Results that no cache holds, of rows that begin at a line of it, and in the middle of one. */

@@ -48,10 +48,21 @@ static const weft_kernel *kernel_of(const weft_call *call)
     return NULL;
 }
 
-static void launch(weft_call call, int threads)
+/* How bf16 is multiplied: as f32, by dot products, by AMX. */
+enum { WAYS = 3 };
+
+static bool has_way(int way)
+{
+    return way == 0 || (way == 1 ? cpu_has_bf16_dots() : cpu_may_use_amx());
+}
+
+static void launch(weft_call call, int threads, int way)
 {
     weft_error err = {0};
-    weft_queue queue = {.threads = threads, .grain = 1};
+    weft_queue queue = {.threads = threads,
+                        .products = way ? CPU_PRODUCTS_BF16 : CPU_PRODUCTS_F32,
+                        .amx = way == 2,
+                        .grain = 1};
     const weft_kernel *k = kernel_of(&call);
     call.queue = &queue, call.threads = threads;
     call.workspace_bytes = k->workspace ? k->workspace(&call) : 0;
@@ -76,7 +87,7 @@ static double largest(const weft_tensor *t)
 }
 
 /* outs: the results as they were. */
-static void check(weft_call call, const weft_tensor *outs, double tolerance)
+static void check_way(int way, weft_call call, const weft_tensor *outs, double tolerance)
 {
     weft_error err = {0};
     weft_tensor plain = copy(outs), first = copy(outs);
@@ -84,7 +95,7 @@ static void check(weft_call call, const weft_tensor *outs, double tolerance)
     if (call.op->plain(&call, &err))
         fail_msg("%s", weft_error_text(&err));
     call.outs = &first;
-    launch(call, 1);
+    launch(call, 1, way);
     const double bound = tolerance * fmax(1, largest(&plain));
     for (int64_t i = 0; i < weft_tensor_count(&plain); i++)
         if (!(fabs(weft_tensor_get(&first, i) - weft_tensor_get(&plain, i)) <= bound))
@@ -93,13 +104,20 @@ static void check(weft_call call, const weft_tensor *outs, double tolerance)
     for (int threads = 2; threads < 5; threads++) {
         weft_tensor again = copy(outs);
         call.outs = &again;
-        launch(call, threads);
+        launch(call, threads, way);
         assert_memory_equal(again.data, first.data,
                             (size_t)weft_tensor_count(&first) * weft_dtype_size(first.dtype));
         weft_free_aligned(again.data);
     }
     weft_free_aligned(plain.data);
     weft_free_aligned(first.data);
+}
+
+static void check(weft_call call, const weft_tensor *outs, double tolerance)
+{
+    for (int way = 0; way < (call.ins[0].dtype == WEFT_BF16 ? WAYS : 1); way++)
+        if (has_way(way))
+            check_way(way, call, outs, tolerance);
 }
 
 /* ---- grouped products ---- */
@@ -187,26 +205,34 @@ static void sums_are_rounded_once(void **state)
 }
 
 /* What becomes of an expert's row is the same bits however many others it has. */
-static void rows_do_not_see_each_other(void **state)
+static void check_rows(weft_dtype dtype, int way)
 {
     enum { ROWS = 290 };
-    weft_tensor x = make(WEFT_F32, 5, (int64_t[]){1, 1, 1, ROWS, IN}, 1),
-                w = make(WEFT_F32, 3, (int64_t[]){1, OUT, IN}, 2),
+    weft_tensor x = make(dtype, 5, (int64_t[]){1, 1, 1, ROWS, IN}, 1),
+                w = make(dtype, 3, (int64_t[]){1, OUT, IN}, 2),
                 counts = make(WEFT_I32, 3, (int64_t[]){1, 1, 1}, 0), all, some;
     const weft_attr rows = {.key = "rows", .kind = WEFT_ATTR_INT, .i = 1 << 20};
     weft_call call = {.op = &moe_grouped, .attrs = &rows, .n_attrs = 1, .n_ins = 3, .n_outs = 1};
-    (void)state;
-    all = make(WEFT_F32, 5, (int64_t[]){1, 1, 1, ROWS, OUT}, 0), some = copy(&all);
+    all = make(dtype, 5, (int64_t[]){1, 1, 1, ROWS, OUT}, 0), some = copy(&all);
     call.ins = (weft_tensor[]){x, w, counts};
     *(int32_t *)counts.data = ROWS, call.outs = &all;
-    launch(call, 2);
+    launch(call, 2, way);
     for (int32_t n = 1; n < ROWS; n += 17) {
         *(int32_t *)counts.data = n, call.outs = &some;
-        launch(call, 2);
-        assert_memory_equal(some.data, all.data, (size_t)n * OUT * sizeof(float));
+        launch(call, 2, way);
+        assert_memory_equal(some.data, all.data, (size_t)n * OUT * weft_dtype_size(dtype));
     }
     weft_free_aligned(x.data), weft_free_aligned(w.data), weft_free_aligned(counts.data);
     weft_free_aligned(all.data), weft_free_aligned(some.data);
+}
+
+static void rows_do_not_see_each_other(void **state)
+{
+    (void)state;
+    check_rows(WEFT_F32, 0);
+    for (int way = 0; way < WAYS; way++)
+        if (has_way(way))
+            check_rows(WEFT_BF16, way);
 }
 
 /* ---- what moves rows ---- */
@@ -320,8 +346,8 @@ static void routing_agrees(void **state)
                 assert_int_equal(moe_route_dx.plain(&back, &err), WEFT_OK);
                 continue;
             }
-            launch(there, threads);
-            launch(back, threads);
+            launch(there, threads, 0);
+            launch(back, threads, 0);
             assert_memory_equal(chosen[threads].data, chosen[0].data, TOKENS * BEST * 4);
             assert_memory_equal(weights[threads].data, weights[0].data, TOKENS * BEST * 4);
             assert_memory_equal(d[threads].data, d[0].data, TOKENS * CHOICES * 4);
@@ -382,11 +408,11 @@ static void check_workload(int skew, int64_t batches, int64_t parts, int64_t own
     assert_int_equal(moe_assign.plain(&call, &err), WEFT_OK);
     call.n_ins = 3, call.n_outs = 1;
     call.op = &moe_dispatch, call.ins = (weft_tensor[]){x, chosen, slot}, call.outs = &sent;
-    launch(call, 2);
+    launch(call, 2, 0);
     call.op = &moe_grouped, call.ins = (weft_tensor[]){sent, w, counts}, call.outs = &rows;
-    launch(call, 2);
+    launch(call, 2, 0);
     call.op = &moe_combine, call.ins = (weft_tensor[]){rows, chosen, slot}, call.outs = &y;
-    launch(call, 2);
+    launch(call, 2, 0);
 
     double lost = 0;
     for (int64_t i = 0; i < weft_tensor_count(&refused); i++)
