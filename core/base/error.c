@@ -21,9 +21,12 @@ void weft_error_clear(weft_error *err)
 
 static void print_where(weft_text *text, weft_where at)
 {
-    const bool has_line = at.line > 0;
-    if (at.file)
-        weft_text_print(text, "%s:%.0d%s ", at.file, has_line ? at.line : 0, has_line ? ":" : "");
+    if (!at.file)
+        return;
+    if (at.line > 0)
+        weft_text_print(text, "%s:%d: ", at.file, at.line);
+    else
+        weft_text_print(text, "%s: ", at.file);
 }
 
 weft_status weft_vfail(weft_error *err, weft_status status, weft_where at, const char *format,
