@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/array.h"
 
-#include <ctype.h>
 #include <weft/base.h>
 
 void weft_error_release(weft_error *err)
@@ -38,8 +37,6 @@ weft_status weft_vfail(weft_error *err, weft_status status, weft_where at, const
     weft_text text = {0};
     print_where(&text, at);
     weft_text_add(&text, message);
-    for (char *c = text.data; c && *c; c++)
-        *c = iscntrl((unsigned char)*c) ? '?' : *c; /* what is quoted ends no line */
     weft_error_item *item = NULL;
     if (message && !text.out_of_memory && text.data)
         item = weft_array_push(&err->items, &err->n_items, &err->capacity, sizeof *item);

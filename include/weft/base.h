@@ -73,7 +73,7 @@ void weft_error_release(weft_error *err);
 /* Forgets all items, keeps the memory. */
 void weft_error_clear(weft_error *err);
 /* Notes an error and returns `status`, so that `return weft_fail(...)` reads naturally. err may be
- * NULL. An item is one line: control characters of what it quotes become '?'. */
+ * NULL. */
 weft_status weft_fail(weft_error *err, weft_status status, weft_where at, const char *format, ...)
     WEFT_PRINTF(4, 5);
 /* The same with a va_list, for functions that take a format themselves. */

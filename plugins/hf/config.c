@@ -2,7 +2,6 @@
 /* config.json as a model; Hugging Face's defaults stand in for keys that are left out. */
 #include "hf.h"
 
-#include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -133,14 +132,16 @@ static void check_layer_types(hf_reader *r)
     }
 }
 
-/* What is odd in a key ends neither the note's line nor an INI's comment. */
 static void note_unknown(hf_reader *r, const char *key)
 {
-    weft_text *notes = &r->m->notes;
-    const size_t from = notes->size;
-    weft_text_print(notes, "config.json has '%s', which weft does not know and leaves out\n", key);
-    for (size_t i = from; i + 1 < notes->size; i++)
-        notes->data[i] = iscntrl((unsigned char)notes->data[i]) ? '?' : notes->data[i];
+    char *note = weft_format("config.json has '%s', which weft does not know and leaves out", key);
+    if (note)
+        hf_one_line(note);
+    else
+        r->m->notes.out_of_memory = true;
+    weft_text_add(&r->m->notes, note);
+    weft_text_add(&r->m->notes, "\n");
+    weft_free(note);
 }
 
 /* Complains of every switch that makes another model of the same shapes, and notes in m what is

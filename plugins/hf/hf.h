@@ -17,7 +17,9 @@ enum {
 /* FOLDER/NAME; returns path. */
 const char *hf_path(char path[HF_PATH], const char *folder, const char *name);
 
-/* An input error of a file or a folder; NULL: of none. */
+/* What a folder says ends no line: '?' for control characters. */
+void hf_one_line(char *text);
+/* An input error of a file or a folder, in one line; NULL: of none. */
 weft_status hf_refuse(weft_error *err, const char *of, const char *format, ...) WEFT_PRINTF(3, 4);
 
 /* ---- a model ---- */

@@ -2,16 +2,34 @@
 /* JSON, read and written; what is wrong with it is said with its file. */
 #include "hf.h"
 
+#include <ctype.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <weft/files.h>
 
+void hf_one_line(char *text)
+{
+    for (; *text; text++)
+        *text = iscntrl((unsigned char)*text) ? '?' : *text;
+}
+
+static weft_status refuse(weft_error *err, const char *of, const char *format, va_list args)
+{
+    char *words = weft_vformat(format, args);
+    if (!words)
+        return weft_fail_memory(err);
+    hf_one_line(words);
+    weft_status s = weft_fail(err, WEFT_ERR_INPUT, (weft_where){of, 0}, "%s", words);
+    weft_free(words);
+    return s;
+}
+
 weft_status hf_refuse(weft_error *err, const char *of, const char *format, ...)
 {
     va_list args;
     va_start(args, format);
-    weft_status s = weft_vfail(err, WEFT_ERR_INPUT, (weft_where){of, 0}, format, args);
+    weft_status s = refuse(err, of, format, args);
     va_end(args);
     return s;
 }
@@ -20,7 +38,7 @@ void hf_complain(hf_reader *r, const char *format, ...)
 {
     va_list args;
     va_start(args, format);
-    weft_status s = weft_vfail(r->err, WEFT_ERR_INPUT, (weft_where){r->path, 0}, format, args);
+    weft_status s = refuse(r->err, r->path, format, args);
     va_end(args);
     r->status = r->status ? r->status : s;
 }
