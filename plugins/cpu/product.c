@@ -149,7 +149,7 @@ static int threads_of(const weft_call *call, const cpu_matmul_shape *s)
     return cpu_threads_for(call, fmax(2 * m * n * k, 5 * bytes));
 }
 
-static bool same(const cpu_matmul_shape *a, const cpu_matmul_shape *b)
+static bool same_shape(const cpu_matmul_shape *a, const cpu_matmul_shape *b)
 {
     return a->m == b->m && a->n == b->n && a->k == b->k && a->a_row == b->a_row &&
            a->a_col == b->a_col && a->b_row == b->b_row && a->b_col == b->b_col &&
@@ -161,7 +161,7 @@ static size_t find_scratch(cpu_scratches *all, const cpu_matmul_shape *s, int th
 {
     enum { MOST = sizeof all->kept / sizeof *all->kept };
     for (int i = 0; i < all->n; i++)
-        if (all->kept[i].threads == threads && same(&all->kept[i].shape, s))
+        if (all->kept[i].threads == threads && same_shape(&all->kept[i].shape, s))
             return all->kept[i].bytes;
     size_t bytes = cpu_sliced_scratch(s, threads);
     if (bytes == SIZE_MAX) /* another time there may be memory */
@@ -228,13 +228,6 @@ void cpu_product_release(void *state)
 }
 
 /* ---- launch ---- */
-
-static bool same_shape(const cpu_matmul_shape *a, const cpu_matmul_shape *b)
-{
-    return a->m == b->m && a->n == b->n && a->k == b->k && a->a_row == b->a_row &&
-           a->a_col == b->a_col && a->b_row == b->b_row && a->b_col == b->b_col &&
-           a->c_row == b->c_row && a->ab == b->ab && a->c == b->c && a->add == b->add;
-}
 
 /* The work is cut, and its memory measured, for one size and one number of threads. */
 static weft_status check(const product *p, const weft_call *call, weft_error *err)

@@ -187,6 +187,7 @@ void hf_plugin_of(const char *type, char plugin[64])
             snprintf(plugin, 64, "%s", others[i][1]);
     for (char *c = plugin; *c; c++)
         *c = *c == '-' ? '_' : *c;
+    hf_one_line(plugin); /* it may be told that there is no such */
 }
 
 static const weft_hf_model *table_of(const weft_plugin *plugin)
