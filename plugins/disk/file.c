@@ -55,15 +55,16 @@ weft_status disk_file_open(disk_queue *q, const char *dir, disk_direct direct, w
         q->fd = -1;
     }
     q->direct = q->fd >= 0;
+    if (q->fd < 0)
+        q->fd = open_scratch(dir, 0);
+    if (q->fd < 0)
+        return weft_fail(err, WEFT_ERR_INPUT, at, "%s: cannot hold a scratch file: %s", dir,
+                         strerror(errno));
     if (direct == DISK_DIRECT && !q->direct)
         return weft_fail(err, WEFT_ERR_INPUT, at,
                          "[disk] direct = yes: %s: the file system has no direct access; say auto",
                          dir);
-    if (q->fd < 0)
-        q->fd = open_scratch(dir, 0);
-    return q->fd >= 0 ? WEFT_OK
-                      : weft_fail(err, WEFT_ERR_INPUT, at, "%s: cannot hold a scratch file: %s",
-                                  dir, strerror(errno));
+    return WEFT_OK;
 }
 
 static weft_status refuse_room(const disk_queue *q, int64_t bytes, int why, weft_where at,
