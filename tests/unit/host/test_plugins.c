@@ -6,10 +6,13 @@
 #include "base/blame.h"
 #include "console/crash.h"
 #include "host/enter.h"
+#include "host/wrap.h"
 #include "print/wraps.h"
 #include <pthread.h>
 #include <signal.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 /* ---- good sets ---- */
 
@@ -566,6 +569,22 @@ static void test_every_allocation_may_fail(void **state)
         }
 }
 
+/* The shortest table there may be, behind which nothing can be read. */
+static void test_tables_end(void **state)
+{
+    (void)state;
+    weft_error err = {0};
+    const size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    char *room = mmap(NULL, 2 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    assert_true(room != MAP_FAILED);
+    assert_int_equal(mprotect(room + page, page, PROT_NONE), 0);
+    const weft_service_link link = {.service = "notes", .table = room + page - sizeof(size_t)};
+    const weft_plugins plugins = {.links = &link};
+    assert_int_equal(weft_services_check(&plugins, true, &err), WEFT_OK);
+    assert_int_equal(weft_services_check(&plugins, false, &err), WEFT_OK);
+    munmap(room, 2 * page);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -595,6 +614,7 @@ int main(void)
         cmocka_unit_test(test_crash_report),
         cmocka_unit_test(test_ranks_as_threads),
         cmocka_unit_test(test_every_allocation_may_fail),
+        cmocka_unit_test(test_tables_end),
     };
     return RUN_WITH_FIXTURES(tests);
 }
