@@ -105,6 +105,8 @@ weft_status weft_init_state(weft_run *run, weft_error *err)
         const weft_state_entry *e = &plan->states.list[i];
         if (e->value->init.kind == WEFT_INIT_ZERO || !e->bytes)
             continue; /* device memory begins as zeros */
+        /* on a disk all may take an hour: who looks for progress sees some */
+        weft_log_print(run->log, WEFT_LOG_DEBUG, "drawing %s", e->name);
         job j = {.run = run, .entry = e};
         weft_local_tensor(g, e->value, plan->coord, &j.tensor);
         j.count = weft_tensor_count(&j.tensor);
