@@ -38,7 +38,6 @@ core_libcore_la_SOURCES = \
 	core/host/search.c \
 	core/host/services.c \
 	core/host/set.c \
-	core/host/kept.c \
 	core/host/wrap.c \
 	core/host/enter.h \
 	core/host/host.h \

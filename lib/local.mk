@@ -14,6 +14,7 @@ lib_libkit_la_SOURCES = \
 	lib/kit/head.c \
 	lib/kit/host_room.c \
 	lib/kit/join.c \
+	lib/kit/kept.c \
 	lib/kit/json.c \
 	lib/kit/loss.c \
 	lib/kit/pages.c \
