@@ -10,22 +10,17 @@
 enum { SEED = 7 };
 static const uint64_t unwritten = UINT64_C(0x7ff8dead5a5a5a5a); /* a NaN that no kernel makes */
 
-static double uniform(const weft_value *v, int64_t i)
-{
-    return weft_random_uniform(SEED, weft_hash_name(v->name), (uint64_t)i);
-}
-
 /* ---- what a run gives ---- */
 
-/* Of a field that is bounded, any value that it may have. */
-static double bounded(const weft_graph *g, const weft_value *v, const weft_field *f, int64_t i)
+/* Of a field that is bounded, any value that it may have. u: drawn, between 0 and 1. */
+static double bounded(const weft_graph *g, const weft_field *f, double u)
 {
     const weft_dim *dim = weft_map_get(&g->dims, f->below, strlen(f->below));
     const double high = dim ? (double)dim->size : 2;
-    return f->low + floor(uniform(v, i) * (high - f->low));
+    return f->low + floor(u * (high - f->low));
 }
 
-static double input(const weft_graph *g, const weft_value *v, int64_t i)
+static double input(const weft_graph *g, const weft_value *v, int64_t i, double u)
 {
     int64_t last = v->n_dims ? v->dims[v->n_dims - 1].size : 1, at = i % last;
     if (strcmp(v->name, "step") == 0)
@@ -33,25 +28,25 @@ static double input(const weft_graph *g, const weft_value *v, int64_t i)
     bool of_step;
     const weft_field *f = weft_input_field(g, v->name, &of_step);
     if (f && f->dtype == WEFT_F32)
-        return weft_normal_inverse(uniform(v, i));
+        return weft_normal_inverse(u);
     if (f && f->below && strcmp(v->name, "positions") != 0)
-        return bounded(g, v, f, i);
+        return bounded(g, f, u);
     if (strstr(v->name, "segments"))
         return (double)(at * 3 / (last + 1));
     if (strcmp(v->name, "last") == 0)
-        return (double)(int64_t)(uniform(v, i) * (double)g->config.sizes.seq_len);
+        return (double)(int64_t)(u * (double)g->config.sizes.seq_len);
     return (double)at; /* places of the sequence */
 }
 
-static double source(const weft_graph *g, const weft_value *v, int64_t i)
+static double source(const weft_graph *g, const weft_value *v, int64_t i, double u)
 {
     if (strcmp(v->node->op->name, "input") == 0)
-        return input(g, v, i);
+        return input(g, v, i, u);
     if (!weft_dtype_is_float(v->dtype))
-        return (double)(int64_t)(3 * uniform(v, i));
+        return (double)(int64_t)(3 * u);
     if (strcmp(v->node->op->name, "state") == 0)
-        return 0.1 + 0.2 * uniform(v, i); /* squares among them: above 0 */
-    return (v->init.kind == WEFT_INIT_ONE ? 1 : 0) + 0.3 * weft_normal_inverse(uniform(v, i));
+        return 0.1 + 0.2 * u; /* squares among them: above 0 */
+    return (v->init.kind == WEFT_INIT_ONE ? 1 : 0) + 0.3 * weft_normal_inverse(u);
 }
 
 /* ---- nodes ---- */
@@ -115,8 +110,10 @@ weft_status conform_compute(const weft_graph *g, const weft_node *n, conform_val
         u->ins[i] = values->of[n->ins[i]->id];
     if (n->op->flags & WEFT_OP_SOURCE) {
         const weft_tensor *t = &values->of[n->outs[0]->id];
-        for (int64_t i = 0; i < weft_tensor_count(t); i++)
-            weft_tensor_set(t, i, source(g, n->outs[0], i));
+        const uint64_t stream = weft_hash_name(n->outs[0]->name);
+        for (int64_t i = 0, count = weft_tensor_count(t); i < count; i++)
+            weft_tensor_set(
+                t, i, source(g, n->outs[0], i, weft_random_uniform(SEED, stream, (uint64_t)i)));
     } else if (!n->op->plain) { /* moves a value, and does not change it */
         const weft_tensor *t = &values->of[n->outs[0]->id];
         for (int64_t i = 0; i < weft_tensor_count(t); i++)
