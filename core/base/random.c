@@ -11,32 +11,26 @@ _Static_assert(FLT_EVAL_METHOD == 0, "doubles must be computed as doubles (on 32
 
 /* ---- bits ---- */
 
-static void mul_wide(uint32_t a, uint32_t b, uint32_t *hi, uint32_t *lo)
+enum { LANES = 64 }; /* numbers that are made together, by loops that compilers turn into vectors */
+
+/* Of n counters, word by word. */
+static inline void philox(uint32_t *c0, uint32_t *c1, uint32_t *c2, uint32_t *c3, int n,
+                          uint32_t k0, uint32_t k1)
 {
-    uint64_t product = (uint64_t)a * b;
-    *hi = (uint32_t)(product >> 32);
-    *lo = (uint32_t)product;
+    for (int round = 0; round < 10; round++, k0 += 0x9E3779B9u, k1 += 0xBB67AE85u)
+        for (int i = 0; i < n; i++) {
+            const uint64_t a = (uint64_t)0xD2511F53u * c0[i], b = (uint64_t)0xCD9E8D57u * c2[i];
+            c0[i] = (uint32_t)(b >> 32) ^ c1[i] ^ k0;
+            c1[i] = (uint32_t)b;
+            c2[i] = (uint32_t)(a >> 32) ^ c3[i] ^ k1;
+            c3[i] = (uint32_t)a;
+        }
 }
 
 void weft_philox(const uint32_t counter[4], const uint32_t key[2], uint32_t out[4])
 {
-    uint32_t c0 = counter[0], c1 = counter[1], c2 = counter[2], c3 = counter[3];
-    uint32_t k0 = key[0], k1 = key[1];
-    for (int round = 0; round < 10; round++) {
-        uint32_t hi0, lo0, hi1, lo1;
-        mul_wide(0xD2511F53u, c0, &hi0, &lo0);
-        mul_wide(0xCD9E8D57u, c2, &hi1, &lo1);
-        c0 = hi1 ^ c1 ^ k0;
-        c1 = lo1;
-        c2 = hi0 ^ c3 ^ k1;
-        c3 = lo0;
-        k0 += 0x9E3779B9u;
-        k1 += 0xBB67AE85u;
-    }
-    out[0] = c0;
-    out[1] = c1;
-    out[2] = c2;
-    out[3] = c3;
+    memcpy(out, counter, 4 * sizeof *out);
+    philox(out, out + 1, out + 2, out + 3, 1, key[0], key[1]);
 }
 
 uint64_t weft_hash_bytes(uint64_t hash, const void *bytes, size_t n)
@@ -54,18 +48,33 @@ uint64_t weft_hash_name(const char *name)
 
 uint64_t weft_random_bits(uint64_t seed, uint64_t stream, uint64_t index)
 {
-    uint32_t counter[4] = {(uint32_t)index, (uint32_t)(index >> 32), (uint32_t)stream,
-                           (uint32_t)(stream >> 32)};
-    uint32_t key[2] = {(uint32_t)seed, (uint32_t)(seed >> 32)};
-    uint32_t out[4];
-    weft_philox(counter, key, out);
-    return (uint64_t)out[1] << 32 | out[0];
+    uint32_t c[4] = {(uint32_t)index, (uint32_t)(index >> 32), (uint32_t)stream,
+                     (uint32_t)(stream >> 32)};
+    philox(c, c + 1, c + 2, c + 3, 1, (uint32_t)seed, (uint32_t)(seed >> 32));
+    return (uint64_t)c[1] << 32 | c[0];
 }
 
 double weft_random_uniform(uint64_t seed, uint64_t stream, uint64_t index)
 {
     uint64_t k = weft_random_bits(seed, stream, index) >> 11;
     return k ? (double)k * 0x1p-53 : 0x1p-54;
+}
+
+static void uniforms(uint64_t seed, uint64_t stream, uint64_t first, double u[LANES])
+{
+    uint32_t c0[LANES], c1[LANES], c2[LANES], c3[LANES];
+    for (uint64_t i = 0; i < LANES; i++) {
+        c0[i] = (uint32_t)(first + i);
+        c1[i] = (uint32_t)((first + i) >> 32);
+        c2[i] = (uint32_t)stream;
+        c3[i] = (uint32_t)(stream >> 32);
+    }
+    philox(c0, c1, c2, c3, LANES, (uint32_t)seed, (uint32_t)(seed >> 32));
+    for (int i = 0; i < LANES; i++) {
+        const uint64_t k = ((uint64_t)c1[i] << 32 | c0[i]) >> 11;
+        u[i] = (double)(int)(k >> 26) * 0x1p-27 + (double)(int)(k & 0x3ffffff) * 0x1p-53;
+        u[i] = u[i] > 0x1p-54 ? u[i] : 0x1p-54;
+    }
 }
 
 /* ---- the inverse normal distribution ---- */
@@ -117,12 +126,10 @@ static double square_root(double x)
     return root + 0.5 * y * (x - root * root);
 }
 
-static double polynomial(const double c[8], double x)
+static inline double polynomial(const double c[8], double x)
 {
-    double sum = c[7];
-    for (int i = 6; i >= 0; i--)
-        sum = sum * x + c[i];
-    return sum;
+    const double high = ((c[7] * x + c[6]) * x + c[5]) * x + c[4];
+    return (((high * x + c[3]) * x + c[2]) * x + c[1]) * x + c[0];
 }
 
 /* The rational approximations of Wichura, "Algorithm AS 241: the percentage points of the normal
@@ -164,15 +171,38 @@ static const double far_q[8] = {1.0,
                                 1.42151175831644588870e-7,
                                 2.04426310338993978564e-15};
 
+static inline double center(double u)
+{
+    const double q = u - 0.5, r = 0.180625 - q * q;
+    return q * polynomial(center_p, r) / polynomial(center_q, r);
+}
+
+static bool is_center(double u)
+{
+    return u - 0.5 >= -0.425 && u - 0.5 <= 0.425;
+}
+
 double weft_normal_inverse(double u)
 {
-    double q = u - 0.5;
-    if (q >= -0.425 && q <= 0.425) {
-        double r = 0.180625 - q * q;
-        return q * polynomial(center_p, r) / polynomial(center_q, r);
-    }
-    double r = square_root(minus_log(q < 0 ? u : 1 - u));
+    if (is_center(u))
+        return center(u);
+    double r = square_root(minus_log(u < 0.5 ? u : 1 - u));
     double z = r <= 5 ? polynomial(tail_p, r - 1.6) / polynomial(tail_q, r - 1.6)
                       : polynomial(far_p, r - 5) / polynomial(far_q, r - 5);
-    return q < 0 ? -z : z;
+    return u < 0.5 ? -z : z;
+}
+
+void weft_random_normals(uint64_t seed, uint64_t stream, uint64_t first, int64_t n, double *out)
+{
+    double u[LANES], z[LANES];
+    for (; n >= LANES / 8; n -= LANES, first += LANES, out += LANES) {
+        uniforms(seed, stream, first, u);
+        for (int i = 0; i < LANES; i++)
+            z[i] = center(u[i]);
+        for (int i = 0; i < LANES; i++)
+            z[i] = is_center(u[i]) ? z[i] : weft_normal_inverse(u[i]);
+        memcpy(out, z, (size_t)(n < LANES ? n : LANES) * sizeof *out);
+    }
+    for (int64_t i = 0; i < n; i++)
+        out[i] = weft_normal_inverse(weft_random_uniform(seed, stream, first + (uint64_t)i));
 }

@@ -4,31 +4,38 @@
 #include "base/blame.h"
 #include "execute/run.h"
 
+#include <math.h>
 #include <string.h>
 #include <weft/random.h>
 
-enum { PIECE = 1 << 16, FAR_PIECE = 1 << 20, MAX_THREADS = 64 };
+enum { PIECE = 1 << 16, FAR_PIECE = 1 << 20, TOGETHER = 1 << 10, MAX_THREADS = 64 };
 
-static double draw(const weft_init *init, uint64_t seed, uint64_t stream, uint64_t index)
+/* x[i]: of element first + i. */
+static void draw(const weft_init *init, uint64_t seed, uint64_t stream, uint64_t first, int64_t n,
+                 double *x)
 {
-    switch (init->kind) {
-    case WEFT_INIT_ZERO:
-        return 0;
-    case WEFT_INIT_ONE:
-        return 1;
-    case WEFT_INIT_NORMAL:
-        return init->std * weft_normal_inverse(weft_random_uniform(seed, stream, index));
-    case WEFT_INIT_UNIFORM:
-        return init->std * (2 * weft_random_uniform(seed, stream, index) - 1);
-    case WEFT_INIT_TRUNC_NORMAL:
-        break;
+    if (init->kind == WEFT_INIT_NORMAL || init->kind == WEFT_INIT_TRUNC_NORMAL)
+        weft_random_normals(seed, stream, first, n, x);
+    for (int64_t i = 0; i < n; i++, first++) {
+        /* Rejection: a try is a stream of its own, so that every element has as many as it needs.
+         */
+        for (uint64_t try = 1; init->kind == WEFT_INIT_TRUNC_NORMAL && fabs(x[i]) > init->cut;
+             try++)
+            x[i] = weft_normal_inverse(weft_random_uniform(seed, stream + try, first));
+        if (init->kind == WEFT_INIT_UNIFORM)
+            x[i] = 2 * weft_random_uniform(seed, stream, first) - 1;
+        x[i] = init->kind == WEFT_INIT_ONE ? 1 : init->std * x[i];
     }
-    /* Rejection: a try is a stream of its own, so that every element has as many as it needs. */
-    for (uint64_t attempt = 0;; attempt++) {
-        double x = weft_normal_inverse(weft_random_uniform(seed, stream + attempt, index));
-        if (x >= -init->cut && x <= init->cut)
-            return init->std * x;
-    }
+}
+
+/* Of a shard, elements from i on that follow each other in the whole, too. */
+static int64_t in_a_row(const weft_tensor *t, int64_t i)
+{
+    int d = t->n_dims - 1;
+    int64_t n = d < 0 ? 1 : t->size[d];
+    while (d > 0 && t->size[d] == t->whole[d])
+        n *= t->size[--d];
+    return n - i % n;
 }
 
 typedef struct job {
@@ -45,6 +52,7 @@ static void *work(void *arg)
     job *j = arg;
     weft_blame_set_rank(j->run->plan->rank);
     uint64_t stream = weft_hash_name(j->entry->name);
+    double x[TOGETHER];
     for (;;) {
         pthread_mutex_lock(&j->lock);
         int64_t from = j->next;
@@ -52,11 +60,16 @@ static void *work(void *arg)
         pthread_mutex_unlock(&j->lock);
         if (from >= j->count)
             return NULL;
-        int64_t to = from + PIECE < j->count ? from + PIECE : j->count;
-        for (int64_t i = from; i < to; i++)
-            weft_tensor_set(&j->tensor, i,
-                            draw(&j->entry->value->init, j->run->seed, stream,
-                                 weft_global_index(&j->tensor, j->first + i)));
+        const int64_t to = from + PIECE < j->count ? from + PIECE : j->count;
+        for (int64_t n; from < to; from += n) {
+            n = in_a_row(&j->tensor, j->first + from);
+            n = n < TOGETHER ? n : TOGETHER;
+            n = n < to - from ? n : to - from;
+            draw(&j->entry->value->init, j->run->seed, stream,
+                 weft_global_index(&j->tensor, j->first + from), n, x);
+            for (int64_t i = 0; i < n; i++)
+                weft_tensor_set(&j->tensor, from + i, x[i]);
+        }
     }
 }
 

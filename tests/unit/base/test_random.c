@@ -127,6 +127,26 @@ static void normal_bits(void **state)
     assert_true(hash == UINT64_C(0x90f7d09be0cbcd06));
 }
 
+/* Any number of them, from any element on, with nothing written behind. */
+static void normals_together_are_those_alone(void **state)
+{
+    (void)state;
+    enum { MOST = 1000 };
+    static const uint64_t first[] = {0, 1, 63, (UINT64_C(1) << 32) - 100, UINT64_MAX - 500};
+    double z[MOST + 1];
+    for (uint64_t k = 0; k < 1000; k++) {
+        const uint64_t from = first[k % 5], seed = k << 30, stream = weft_random_bits(1, 2, k);
+        const int n = (int)(k < 200 ? k : weft_random_bits(3, 4, k) % MOST);
+        z[n] = 7;
+        weft_random_normals(seed, stream, from, n, z);
+        for (int i = 0; i < n; i++) {
+            const double u = weft_random_uniform(seed, stream, from + (uint64_t)i);
+            assert_true(z[i] == weft_normal_inverse(u));
+        }
+        assert_true(z[n] == 7);
+    }
+}
+
 static void normal_moments(void **state)
 {
     (void)state;
@@ -197,6 +217,7 @@ int main(void)
         cmocka_unit_test(normal_quantiles),
         cmocka_unit_test(normal_inverse_is_odd_and_grows),
         cmocka_unit_test(normal_bits),
+        cmocka_unit_test(normals_together_are_those_alone),
         cmocka_unit_test(normal_moments),
         cmocka_unit_test(permutation_is_a_bijection),
         cmocka_unit_test(permutation_of_a_huge_range_stays_in_it),
