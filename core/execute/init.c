@@ -28,16 +28,6 @@ static void draw(const weft_init *init, uint64_t seed, uint64_t stream, uint64_t
     }
 }
 
-/* Of a shard, elements from i on that follow each other in the whole, too. */
-static int64_t in_a_row(const weft_tensor *t, int64_t i)
-{
-    int d = t->n_dims - 1;
-    int64_t n = d < 0 ? 1 : t->size[d];
-    while (d > 0 && t->size[d] == t->whole[d])
-        n *= t->size[--d];
-    return n - i % n;
-}
-
 typedef struct job {
     weft_run *run;
     const weft_state_entry *entry;
@@ -62,7 +52,7 @@ static void *work(void *arg)
             return NULL;
         const int64_t to = from + PIECE < j->count ? from + PIECE : j->count;
         for (int64_t n; from < to; from += n) {
-            n = in_a_row(&j->tensor, j->first + from);
+            n = weft_elements_in_row(&j->tensor, j->first + from);
             n = n < TOGETHER ? n : TOGETHER;
             n = n < to - from ? n : to - from;
             draw(&j->entry->value->init, j->run->seed, stream,

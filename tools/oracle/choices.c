@@ -116,8 +116,8 @@ weft_status oracle_choose(oracle_record *r, weft_run *run, const weft_value *v,
     if (oracle_speaks(run, v)) {
         pthread_mutex_lock(&r->lock);
         oracle_choice *x = get(r, run, v);
-        for (int64_t i = 0; x && i < weft_tensor_count(local); i++)
-            x->list[micro * count_of(v) + weft_global_index(local, i)] += weft_tensor_get(local, i);
+        if (x)
+            oracle_add(x->list + micro * count_of(v), local);
         pthread_mutex_unlock(&r->lock);
         if (!x)
             return weft_fail_memory(err);

@@ -109,10 +109,37 @@ typedef struct moved {
     double by, apart; /* in the reference; the other run's less that */
 } moved;
 
-static int by_distance(const void *x, const void *y)
+/* What is no number parts least, so that it counts. */
+static double distance(const moved *m)
 {
-    double a = fabs(((const moved *)x)->apart), b = fabs(((const moved *)y)->apart);
-    return (a > b) - (a < b);
+    return m->apart == m->apart ? fabs(m->apart) : -1;
+}
+
+/* Puts the `least` elements that part least first, by Hoare's selection. */
+static void select_least(moved *list, int64_t n, int64_t least)
+{
+    int64_t lo = 0, hi = n - 1;
+    while (lo < hi) {
+        const double pivot = distance(&list[lo + (hi - lo) / 2]);
+        int64_t i = lo, k = hi;
+        while (i <= k) {
+            while (distance(&list[i]) < pivot)
+                i++;
+            while (distance(&list[k]) > pivot)
+                k--;
+            if (i <= k) {
+                const moved m = list[i];
+                list[i++] = list[k];
+                list[k--] = m;
+            }
+        }
+        if (least <= k)
+            hi = k;
+        else if (least >= i)
+            lo = i;
+        else
+            return;
+    }
 }
 
 /* The optimizer makes much of little: it divides a gradient by its own size, and one that is next
@@ -133,7 +160,7 @@ static double update_distance(const oracle_record *a, const oracle_record *b,
         list[i].by = x->parameter[i] - from[i];
         list[i].apart = y->parameter[i] - other[i] - list[i].by;
     }
-    qsort(list, (size_t)x->count, sizeof *list, by_distance);
+    select_least(list, x->count, kept);
     for (int64_t i = 0; i < kept; i++) {
         by += list[i].by * list[i].by;
         apart += list[i].apart * list[i].apart;

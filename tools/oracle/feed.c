@@ -167,9 +167,7 @@ weft_status oracle_keep(oracle_record *r, oracle_value *to, const weft_value *v,
         return WEFT_OK;
     if (!to->fed && !(to->fed = weft_pool_alloc(&r->pool, size * sizeof *to->fed)))
         return weft_fail_memory(err);
-    double *whole = to->fed + micro * to->count;
-    for (int64_t i = 0; i < weft_tensor_count(local); i++)
-        whole[weft_global_index(local, i)] += weft_tensor_get(local, i);
+    oracle_add(to->fed + micro * to->count, local);
     bool part = micro == 0 && !weft_layout_open_axes(v->layout) && weft_tensor_count(local) > 0;
     return !part || oracle_add_part(&r->pool, &to->parts, local) ? WEFT_OK : weft_fail_memory(err);
 }
@@ -188,8 +186,9 @@ weft_status oracle_replace(weft_run *run, const weft_value *v, int64_t micro, co
     size_t bytes = (size_t)n * weft_dtype_size(t.dtype);
     if (!(t.data = weft_alloc(bytes + 1)))
         return weft_fail_memory(err);
-    for (int64_t i = 0; i < n; i++)
-        weft_tensor_set(&t, i, by[weft_global_index(&t, i)]);
+    for (oracle_row row = {0}; oracle_next_row(&t, &row);)
+        for (int64_t k = 0; k < row.n; k++)
+            weft_tensor_set(&t, row.i + k, by[row.at + (uint64_t)k]);
     weft_status s = weft_device_upload(run->plan, WEFT_NOW,
                                        weft_run_address(run, l, l->buffer_of[v->id], micro), t.data,
                                        bytes, err);
@@ -253,8 +252,9 @@ weft_status oracle_feed(oracle_record *r, weft_run *run, const weft_value *v,
     double *made = weft_alloc((size_t)from->count * sizeof *made + 1);
     if (!made)
         return weft_fail_memory(err);
-    for (int64_t i = 0; i < from->count; i++)
-        made[weft_global_index(local, i)] = weft_tensor_get(local, i);
+    for (oracle_row row = {0}; oracle_next_row(local, &row);)
+        for (int64_t k = 0; k < row.n; k++)
+            made[row.at + (uint64_t)k] = weft_tensor_get(local, row.i + k);
     if (is_made_of_fed(r, v->node)) {
         oracle_measure_parts(made, by, from->count, &from->parts,
                              least_of(r, v, from->count, micro), &mine->part);

@@ -147,6 +147,17 @@ weft_status oracle_probe_value(weft_probe *probe, weft_run *run, const weft_valu
                                const weft_tensor *local, int64_t micro, weft_error *err);
 /* ---- part.c ---- */
 
+/* Elements i .. i + n - 1 of a rank's part, which lie from `at` on in the whole; begins as zeros.
+ */
+typedef struct oracle_row {
+    int64_t i, n;
+    uint64_t at;
+} oracle_row;
+
+bool oracle_next_row(const weft_tensor *part, oracle_row *row);
+/* whole: with what the part has added to it. */
+void oracle_add(double *whole, const weft_tensor *part);
+
 /* A rank's part t of a tensor that the reference has as a whole; least: at the least so large. */
 void oracle_measure(const double *reference, const weft_tensor *t, double least,
                     oracle_part *worst);

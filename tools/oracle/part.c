@@ -5,6 +5,23 @@
 
 #include <math.h>
 
+bool oracle_next_row(const weft_tensor *part, oracle_row *row)
+{
+    row->i += row->n;
+    if (row->i >= weft_tensor_count(part))
+        return false;
+    row->n = weft_elements_in_row(part, row->i);
+    row->at = weft_global_index(part, row->i);
+    return true;
+}
+
+void oracle_add(double *whole, const weft_tensor *part)
+{
+    for (oracle_row row = {0}; oracle_next_row(part, &row);)
+        for (int64_t k = 0; k < row.n; k++)
+            whole[row.at + (uint64_t)k] += weft_tensor_get(part, row.i + k);
+}
+
 /* Sums over the elements of a part. */
 typedef struct sums {
     int64_t n;
@@ -70,9 +87,9 @@ static void judge(const sums *s, double least, oracle_part *worst)
 void oracle_measure(const double *reference, const weft_tensor *t, double least, oracle_part *worst)
 {
     sums s = {.n = 0};
-    int64_t n = weft_tensor_count(t);
-    for (int64_t i = 0; i < n; i++)
-        add(&s, reference[weft_global_index(t, i)], weft_tensor_get(t, i));
+    for (oracle_row row = {0}; oracle_next_row(t, &row);)
+        for (int64_t k = 0; k < row.n; k++)
+            add(&s, reference[row.at + (uint64_t)k], weft_tensor_get(t, row.i + k));
     judge(&s, least, worst);
 }
 
@@ -97,10 +114,9 @@ void oracle_measure_parts(const double *reference, const double *other, int64_t 
         const weft_tensor *t = &parts->list[k];
         int64_t elements = weft_tensor_count(t);
         s = (sums){.n = 0};
-        for (int64_t i = 0; i < elements; i++) {
-            int64_t at = weft_global_index(t, i);
-            add(&s, reference[at], other[at]);
-        }
+        for (oracle_row row = {0}; oracle_next_row(t, &row);)
+            for (uint64_t at = row.at; at < row.at + (uint64_t)row.n; at++)
+                add(&s, reference[at], other[at]);
         judge(&s, size / 8 * sqrt((double)elements / (double)n), worst);
     }
 }

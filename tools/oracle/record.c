@@ -82,6 +82,21 @@ static weft_status measure(oracle_record *r, int64_t step, oracle_tensor *to, co
     return WEFT_OK;
 }
 
+static void compare_replica(oracle_record *r, const oracle_tensor *to, oracle_kind kind,
+                            const double *whole, const weft_tensor *t)
+{
+    for (oracle_row row = {0}; oracle_next_row(t, &row);)
+        for (int64_t k = 0; k < row.n; k++) {
+            const double x = weft_tensor_get(t, row.i + k),
+                         apart = fabs(whole[row.at + (uint64_t)k] - x);
+            if (apart > r->replica_error || x != x) {
+                r->replica_error = x != x ? INFINITY : apart;
+                r->replica_name = to->name;
+                r->replica_of = kind_names[kind];
+            }
+        }
+}
+
 static weft_status add(oracle_record *r, weft_run *run, const weft_value *v, oracle_tensor *to,
                        oracle_kind kind, bool again, weft_error *err)
 {
@@ -89,16 +104,10 @@ static weft_status add(oracle_record *r, weft_run *run, const weft_value *v, ora
     weft_tensor t;
     weft_status s = weft_run_value(run, WEFT_MODE_TRAIN, v, &t, err);
     const int64_t n = t.data ? weft_tensor_count(&t) : 0;
-    for (int64_t i = 0; i < n && !s; i++) {
-        double x = weft_tensor_get(&t, i), *at = &whole[weft_global_index(&t, i)];
-        if (!again)
-            *at += x;
-        else if (fabs(*at - x) > r->replica_error || x != x) {
-            r->replica_error = x != x ? INFINITY : fabs(*at - x);
-            r->replica_name = to->name;
-            r->replica_of = kind_names[kind];
-        }
-    }
+    if (!s && n > 0 && again)
+        compare_replica(r, to, kind, whole, &t);
+    else if (!s && n > 0)
+        oracle_add(whole, &t);
     if (!s && !again && n > 0 && kind == GRADIENT)
         s = measure(r, run->step, to, v, &t, err);
     return s;

@@ -215,10 +215,10 @@ weft_status oracle_probe_value(weft_probe *probe, weft_run *run, const weft_valu
     oracle_value *to = find(r, v->name);
     s = to && r->fed ? oracle_keep(r, to, v, local, micro, err) : WEFT_OK;
     int64_t n = to && to->whole && micro == 0 ? weft_tensor_count(local) : 0;
-    for (int64_t i = 0; i < n; i++)
-        to->whole[weft_global_index(local, i)] += weft_tensor_get(local, i);
-    if (n > 0)
+    if (n > 0) {
+        oracle_add(to->whole, local);
         measure(r, to, v, local, n);
+    }
     pthread_mutex_unlock(&r->lock);
     return s;
 }

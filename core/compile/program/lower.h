@@ -328,6 +328,8 @@ void weft_local_tensor(const weft_graph *g, const weft_value *v, const int *coor
 int64_t weft_seq_place(const weft_graph *g, int64_t i);
 /* Global row-major index of local element i. */
 uint64_t weft_global_index(const weft_tensor *t, int64_t i);
+/* How many elements from i on follow each other in the whole, too. */
+int64_t weft_elements_in_row(const weft_tensor *t, int64_t i);
 /* Where in the memory of its base (of SLOT: in the arena) a buffer is for a micro-batch (-1: any).
  */
 int64_t weft_buffer_offset(const weft_lowered *l, const weft_buffer *b, int64_t micro);

@@ -65,6 +65,15 @@ uint64_t weft_global_index(const weft_tensor *t, int64_t i)
     return index;
 }
 
+int64_t weft_elements_in_row(const weft_tensor *t, int64_t i)
+{
+    int d = t->n_dims - 1;
+    int64_t n = d < 0 ? 1 : t->size[d];
+    while (d > 0 && t->size[d] == t->whole[d])
+        n *= t->size[--d];
+    return n - i % n;
+}
+
 int64_t weft_nominal_bytes(const weft_graph *g, const weft_value *v)
 {
     return weft_layout_elements(&g->config.mesh, v->layout, v->n_dims, v->dims) *
