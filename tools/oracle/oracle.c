@@ -24,6 +24,7 @@ typedef struct look {
     bool feed;               /* then the reference once more, fed what the other run made */
     int64_t micro_batch;     /* the reference's; 0: what its INI says */
     int64_t eval_batches[2];
+    bool again; /* these INIs have warned of what they do before */
 } look;
 
 enum { MOST_ADDED = 3, ADDED_SIZE = 64 };
@@ -106,6 +107,7 @@ static int record_one(const comparison *c, const look *how, int n, oracle_record
         return weft_cli_report(err);
     }
     one.options.ranks = c->surveys[n].ranks;
+    one.options.silent = how->again;
     set(&one, 0, "eval_every", how->evaluate);
     if (how->evaluate)
         set(&one, 1, "eval_batches", how->eval_batches[n]);
@@ -165,8 +167,10 @@ static int record_both(const comparison *c, const look *how, looked *l, weft_err
     l->turned = oracle_count_turned(&l->own[0], &l->own[1], &l->choices);
     if (!l->turned)
         return 0;
+    look again = *how;
+    again.again = true;
     l->of = l->again;
-    return record_two(c, how, &l->own[1], l->again, err);
+    return record_two(c, &again, &l->own[1], l->again, err);
 }
 
 static void looked_release(looked *l)
@@ -196,7 +200,9 @@ static look closer(const comparison *c, const oracle_record records[2], const or
 {
     int64_t sizes[2] = {records[0].micro_batch, records[1].micro_batch};
     bool parted = v->first >= 0;
-    look how = {.steps = parted ? v->first + 1 : 1, .trace = parted || c->exact == ORACLE_ROUNDING};
+    look how = {.steps = parted ? v->first + 1 : 1,
+                .trace = parted || c->exact == ORACLE_ROUNDING,
+                .again = true};
     if (records[0].ranks == 1 && sizes[0] != sizes[1])
         how.micro_batch = sizes[0] = sizes[1];
     how.evaluate = !parted && (c->surveys[0].evaluates || c->surveys[1].evaluates);
@@ -254,7 +260,7 @@ static int look_closer(const comparison *c, const oracle_record records[2], orac
 static int record_again(const comparison *c, const oracle_record *b, bool shaken, oracle_record *to,
                         weft_error *err)
 {
-    const look how = {.steps = b->n_steps};
+    const look how = {.steps = b->n_steps, .again = true};
     if (!oracle_record_init(to, how.steps)) {
         weft_fail_memory(err);
         return weft_cli_report(err);
