@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How fast experts are on the device cpu, in f32, beside what they are measured against, one run of
- * each after the other: experts [threads] [pairs]. Ratios are medians over pairs, of time by the
- * clock; with one thread of the processor's, which others on the machine move little.
+/* How fast experts are on the device cpu beside what they are measured against, one run of each
+ * after the other: experts [threads] [pairs] [f32|bf16]. Ratios are medians over pairs, of time by
+ * the clock; with one thread of the processor's, which others on the machine move little.
  *   grouped products      beside linear, with as many rows for each weight, and with all for one
  *   a block of experts    beside a dense one of as many operations for a token, there and back
  *   dispatch and combine  beside a copy of memory */
@@ -32,6 +32,7 @@ typedef struct sequence {
 } sequence;
 
 static int threads, pairs = 21;
+static weft_dtype dtype = WEFT_F32; /* of all but indices */
 static weft_queue queue;
 static const weft_attr attrs[] = {{.key = "experts", .kind = WEFT_ATTR_INT, .i = EXPERTS},
                                   {.key = "k", .kind = WEFT_ATTR_INT, .i = K},
@@ -64,22 +65,23 @@ static void *memory(size_t bytes)
         __VA_ARGS__                                                                                \
     }
 
-static weft_tensor make(weft_dtype dtype, int n, const int64_t *size)
+static weft_tensor make(weft_dtype type, int n, const int64_t *size)
 {
-    weft_tensor t = {.dtype = dtype, .n_dims = n};
+    weft_tensor t = {.dtype = type, .n_dims = n};
     for (int d = 0; d < n; d++)
         t.size[d] = t.whole[d] = size[d], t.grain[d] = 1;
-    t.data = memory((size_t)weft_tensor_count(&t) * weft_dtype_size(dtype));
+    t.data = memory((size_t)weft_tensor_count(&t) * weft_dtype_size(type));
     /* about as large as initial weights are: of much larger ones gradients are denormal numbers,
      * which some CPUs multiply a hundred times more slowly */
     const double most = 1 / sqrt((double)t.size[n - 1]);
-    for (int64_t i = 0; dtype == WEFT_F32 && i < weft_tensor_count(&t); i++)
+    for (int64_t i = 0; type != WEFT_I32 && i < weft_tensor_count(&t); i++)
         weft_tensor_set(&t, i,
                         most * ((double)((uint64_t)i * 0x9e3779b97f4a7c15 >> 40) / 0x1p23 - 1));
     return t;
 }
 
-#define F(...) make(WEFT_F32, DIMS(__VA_ARGS__))
+#define F(...) make(dtype, DIMS(__VA_ARGS__))
+#define S(...) make(WEFT_F32, DIMS(__VA_ARGS__)) /* sums over tokens */
 #define I(...) make(WEFT_I32, DIMS(__VA_ARGS__))
 
 /* ---- launches ---- */
@@ -134,8 +136,10 @@ static void add(sequence *q, const char *op, bool more, int n_ins, int n_outs, .
                           .queue = &queue,
                           .threads = threads};
     s->kernel = find_kernel(&s->call);
-    if (!s->kernel)
+    if (!s->kernel) {
+        printf("%s by its plain kernel\n", op);
         return;
+    }
     s->call.workspace_bytes = s->kernel->workspace ? s->kernel->workspace(&s->call) : 0;
     s->call.workspace = memory(s->call.workspace_bytes);
     if (s->kernel->prepare)
@@ -256,7 +260,7 @@ static void experts(sequence *q, sequence *moves)
     enum { ROWS = K * TOKENS };
     weft_tensor x = F(1, TOKENS, EMBED), logits = F(1, TOKENS, EXPERTS), wr = F(EXPERTS, EMBED),
                 chosen = I(1, TOKENS, K), weights = F(1, TOKENS, K), counts = I(1, 1, EXPERTS),
-                slot = I(1, TOKENS, K), refused = F(1, 1), most = F(1, 1),
+                slot = I(1, TOKENS, K), refused = S(1, 1), most = S(1, 1),
                 sent = F(1, 1, 1, ROWS, EMBED), w = F(1, 1, 1, ROWS), g = F(1, 1, 1, ROWS, FFN),
                 u = F(1, 1, 1, ROWS, FFN), a = F(1, 1, 1, ROWS, FFN), aw = F(1, 1, 1, ROWS, FFN),
                 rows = F(1, 1, 1, ROWS, EMBED), y = F(1, TOKENS, EMBED),
@@ -314,7 +318,8 @@ static double copy_seconds(char *a, const char *b, size_t n)
 static void against_copy(sequence *moves)
 {
     static double ratio[MOST_PAIRS];
-    const size_t bytes = (size_t)2 * (1 + K) * TOKENS * EMBED * sizeof(float), n = bytes / 2;
+    const size_t bytes = (size_t)2 * (1 + K) * TOKENS * EMBED * weft_dtype_size(dtype),
+                 n = bytes / 2;
     char *a = memory(n), *b = memory(n);
     run(moves), copy_seconds(a, b, n);
     for (int i = 0; i < pairs; i++) {
@@ -331,11 +336,14 @@ int main(int argc, char **argv)
     static sequence of_experts, of_dense, moves;
     threads = argc > 1 ? atoi(argv[1]) : omp_get_max_threads();
     pairs = argc > 2 ? atoi(argv[2]) : pairs;
-    if (threads < 1 || pairs < 1 || pairs > MOST_PAIRS) {
-        fprintf(stderr, "usage: experts [threads] [pairs]\n");
+    dtype = argc > 3 && strcmp(argv[3], "bf16") == 0 ? WEFT_BF16 : WEFT_F32;
+    if (threads < 1 || pairs < 1 || pairs > MOST_PAIRS || argc > 4 ||
+        (argc > 3 && strcmp(argv[3], weft_dtype_name(dtype)) != 0)) {
+        fprintf(stderr, "usage: experts [threads] [pairs] [f32|bf16]\n");
         return 2;
     }
-    queue = (weft_queue){.threads = threads, .products = CPU_PRODUCTS_F32};
+    queue = (weft_queue){.threads = threads,
+                         .products = cpu_has_bf16() ? CPU_PRODUCTS_BF16 : CPU_PRODUCTS_F32};
     for (int64_t rows = 64; rows <= 512; rows *= 2)
         products(rows);
     dense(&of_dense);

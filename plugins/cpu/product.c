@@ -124,8 +124,8 @@ const cpu_gemm *cpu_product_gemm_own(const weft_call *call)
 /* By AMX oneDNN 2.6.3 makes linear at 0.8 to 0.95 of the rate of our tiles, its gradients at 0.5 to
  * 0.9 (a core of a Sapphire Rapids, 512 to 4,096 rows, models of width 288 to 2,048). And where an
  * odd number of terms is summed it sets up no registers for the last: some such products end by an
- * illegal instruction, or are written beyond. By AVX512-BF16 it makes all three at 1.1 to 1.2 times
- * the rate of ours (a core of a Zen 4). */
+ * illegal instruction, or are written beyond. By AVX512-BF16 it makes all three at 1.1 to 1.3 times
+ * the rate of ours (a core of a Zen 4; bench/experts 1 7 bf16). */
 static const cpu_gemm *gemm_of_bf16(const weft_call *call)
 {
     const cpu_gemm *own = cpu_product_gemm_own(call);
