@@ -32,6 +32,7 @@ static const float *load(const weft_tensor *t, int64_t at, int64_t n, float *buf
     const uint16_t *h = (const uint16_t *)t->data + at;
     if (t->dtype == WEFT_F32)
         return (const float *)t->data + at;
+#pragma omp simd
     for (int64_t i = 0; i < n; i++)
         buffer[i] = weft_bf16_to_f32(h[i]);
     return buffer;
@@ -50,9 +51,14 @@ static void store(const weft_call *call, int64_t at, int64_t n, const float *x)
 #pragma omp simd
         for (int64_t i = 0; i < n; i++)
             f[i] += x[i];
-    else
+    else if (!add)
+#pragma omp simd
         for (int64_t i = 0; i < n; i++)
-            h[i] = weft_f32_to_bf16(x[i] + (add ? weft_bf16_to_f32(h[i]) : 0));
+            h[i] = weft_f32_to_bf16(x[i]);
+    else
+#pragma omp simd
+        for (int64_t i = 0; i < n; i++)
+            h[i] = weft_f32_to_bf16(x[i] + weft_bf16_to_f32(h[i]));
 }
 
 /* ---- rows to their slots, and back: bytes are moved ---- */
