@@ -25,6 +25,7 @@ static inline const float *load(const weft_tensor *t, int64_t at, int64_t n, flo
     const uint16_t *h = (const uint16_t *)t->data + at;
     if (t->dtype == WEFT_F32)
         return (const float *)t->data + at;
+#pragma omp simd
     for (int64_t i = 0; i < n; i++)
         buffer[i] = weft_bf16_to_f32(h[i]);
     return buffer;
@@ -42,6 +43,7 @@ static inline void store(const weft_call *call, int64_t at, int64_t n, const flo
         for (int64_t i = 0; i < n; i++)
             f[i] = add ? f[i] + x[i] : x[i];
     } else {
+#pragma omp simd
         for (int64_t i = 0; i < n; i++)
             h[i] = weft_f32_to_bf16(add ? weft_bf16_to_f32(h[i]) + x[i] : x[i]);
     }

@@ -17,14 +17,14 @@ weft_status diffusion_launch_noise(const weft_call *call, weft_error *err)
         const int64_t number = diffusion_int(&call->ins[1], row / places),
                       place = diffusion_int(&call->ins[2], row % places);
         const uint64_t first = (uint64_t)(place * x->whole[2] + x->lo[2]);
+        double z[BLOCK] = {0};
         float y[BLOCK];
         EACH_BLOCK(from, n, width)
         {
+            if (number >= 0)
+                weft_random_normals(seed, name + (uint64_t)number, first + (uint64_t)from, n, z);
             for (int64_t i = 0; i < n; i++)
-                y[i] = number < 0
-                           ? 0
-                           : (float)weft_normal_inverse(weft_random_uniform(
-                                 seed, name + (uint64_t)number, first + (uint64_t)(from + i)));
+                y[i] = (float)z[i];
             store(call, row * width + from, n, y);
         }
     }
