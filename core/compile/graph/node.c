@@ -67,12 +67,22 @@ void weft_node_unlink(weft_graph *g, weft_node *n)
     n->prev = n->next = NULL;
 }
 
+/* Is n `at`, or behind it? Sought from both, since it is near the front, or near `at`. */
+static bool is_from(const weft_node *at, const weft_node *n)
+{
+    const weft_node *to_front = at;
+    for (const weft_node *up = n; up != at; up = up->prev, to_front = to_front->prev) {
+        if (!to_front)
+            return true; /* n was not on the way */
+        if (!up || to_front == n)
+            return false;
+    }
+    return true;
+}
+
 void weft_node_come_before(weft_graph *g, weft_node *n, weft_node *at)
 {
-    const weft_node *up = n, *of = at; /* both: n is near the front, or near `at` */
-    while (up && up != at && of && (of = of->prev) != n)
-        up = up->prev;
-    if (!at || (up != at && (!up || of == n)))
+    if (!at || !is_from(at, n))
         return;
     if (g->spot.before == n) /* it shall not take along what is added next */
         g->spot.before = n->next;
