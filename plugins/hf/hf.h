@@ -173,8 +173,8 @@ typedef struct hf_copy {
 typedef struct hf_map {
     hf_tensor *list; /* parts of one tensor of Hugging Face's follow each other */
     int n, capacity;
-    const hf_tensor **by_name; /* all of them, sorted */
-    hf_copy *copies;           /* folders that are read may lack them */
+    json_t *places;  /* which of them has a name, or a place in files */
+    hf_copy *copies; /* folders that are read may lack them */
     int n_copies;
 } hf_map;
 

@@ -229,18 +229,25 @@ static weft_status add(hf_map *map, const hf_model *m, const weft_hf_tensor *row
     return WEFT_OK;
 }
 
-/* Each parameter has a name and a place in files for itself. */
-static weft_status check_twice(const hf_model *m, const hf_map *map, weft_error *err)
+/* Parts of one tensor have places of their own; part -1: a parameter's name. */
+static const char *place_of(char place[HF_NAME + 16], int part, const char *name)
 {
-    weft_status s = WEFT_OK;
-    json_t *taken = json_object();
+    snprintf(place, HF_NAME + 16, "%d %s", part, name);
+    return place;
+}
+
+/* Each parameter has a name and a place in files for itself. */
+static weft_status list_places(hf_map *map, const hf_model *m, weft_error *err)
+{
+    map->places = json_object();
+    weft_status s = map->places ? WEFT_OK : weft_fail_memory(err);
     for (int i = 0; i < 2 * map->n; i++) {
         const hf_tensor *y = &map->list[i / 2], *x;
         char file[HF_NAME], place[HF_NAME + 16], one[WEFT_SIZES_TEXT], two[WEFT_SIZES_TEXT];
         hf_file_name(y, 0, i % 2 == 0, file);
-        snprintf(place, sizeof place, "%d %s", i % 2 ? y->row->part : -1, file);
-        const json_t *before = json_object_get(taken, place);
-        if (!before && json_object_set_new(taken, place, json_integer(i / 2)) != 0)
+        const json_t *before =
+            json_object_get(map->places, place_of(place, i % 2 ? y->row->part : -1, file));
+        if (!before && json_object_set_new(map->places, place, json_integer(i / 2)) != 0)
             s = weft_fail_memory(err);
         if (!before)
             continue;
@@ -253,7 +260,6 @@ static weft_status check_twice(const hf_model *m, const hf_map *map, weft_error 
                       weft_sizes_print(two, y->size, y->n_dims));
         i += i % 2 == 0; /* its place is no news then */
     }
-    json_decref(taken);
     return s;
 }
 
@@ -287,22 +293,6 @@ static weft_status list_copies(hf_map *map, const hf_model *m, weft_error *err)
     return s;
 }
 
-static int compare_names(const void *a, const void *b)
-{
-    return strcmp((*(const hf_tensor *const *)a)->name, (*(const hf_tensor *const *)b)->name);
-}
-
-static weft_status sort_names(hf_map *map, weft_error *err)
-{
-    map->by_name = weft_alloc((size_t)map->n * sizeof(hf_tensor *) + 1);
-    if (!map->by_name)
-        return weft_fail_memory(err);
-    for (int i = 0; i < map->n; i++)
-        map->by_name[i] = &map->list[i];
-    qsort(map->by_name, (size_t)map->n, sizeof(hf_tensor *), compare_names);
-    return WEFT_OK;
-}
-
 weft_status hf_map_create(const hf_model *m, hf_map *map, weft_error *err)
 {
     weft_status s = WEFT_OK;
@@ -317,28 +307,21 @@ weft_status hf_map_create(const hf_model *m, hf_map *map, weft_error *err)
                 s = add(map, m, r, l, err);
         row = end;
     }
-    s = s ? s : sort_names(map, err);
-    s = s ? s : list_copies(map, m, err);
-    return s ? s : check_twice(m, map, err);
+    s = s ? s : list_places(map, m, err);
+    return s ? s : list_copies(map, m, err);
 }
 
 void hf_map_release(hf_map *map)
 {
     weft_free(map->list);
-    weft_free(map->by_name);
+    json_decref(map->places);
     weft_free(map->copies);
     *map = (hf_map){0};
 }
 
-static int compare_name(const void *name, const void *with)
-{
-    return strcmp(name, (*(const hf_tensor *const *)with)->name);
-}
-
 const hf_tensor *hf_map_find(const hf_map *map, const char *name)
 {
-    const hf_tensor **found =
-        map->n ? bsearch(name, map->by_name, (size_t)map->n, sizeof *map->by_name, compare_name)
-               : NULL;
-    return found ? *found : NULL;
+    char place[HF_NAME + 16];
+    const json_t *found = json_object_get(map->places, place_of(place, -1, name));
+    return found ? &map->list[json_integer_value(found)] : NULL;
 }
