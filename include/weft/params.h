@@ -134,6 +134,10 @@ typedef const char *weft_value_of(const void *arg, const weft_param *other);
 /* Does the key do anything (weft_param.when), as the others of its table are? */
 bool weft_param_counts(const weft_param *table, const weft_param *param, weft_value_of *value_of,
                        const void *arg);
+/* Is this a value of the parameter, as an INI would have it; of a LIST, one of its words? Else
+ * "[section] key = text: out of range; give ..." at `at`. */
+weft_status weft_param_check(const char *section, const weft_param *param, const char *text,
+                             weft_where at, weft_error *err);
 /* Do two texts say the same of a parameter: 1 and 1.0 are one number, yes and on one answer. */
 bool weft_param_is_same(const weft_param *param, const char *a, const char *b);
 

@@ -26,6 +26,12 @@ static bool next_condition(const char **at, condition *out)
     return true;
 }
 
+weft_status weft_param_check(const char *section, const weft_param *p, const char *text,
+                             weft_where at, weft_error *err)
+{
+    return weft_value_parse(section, p, text, at, &(weft_checked){0}, err);
+}
+
 bool weft_param_is_same(const weft_param *p, const char *a, const char *b)
 {
     weft_checked x = {0}, y = {0};

@@ -143,8 +143,8 @@ void hf_read_rotary(hf_reader *r);
 void hf_settings_section(const hf_model *m, weft_text *ini);
 /* The same for a checkpoint: {"llama3": {key: value}, ...}; NULL: out of memory. */
 json_t *hf_settings_json(const hf_model *m);
-/* A model from what a checkpoint's manifest keeps. What are words there ("flavor") follows from the
- * plugin's flavors, or from which tensors there are. Release m in every case. */
+/* A model from what a checkpoint's manifest keeps. What are words there ("auto") follows from which
+ * tensors there are. Release m in every case. */
 weft_status hf_settings_read(const json_t *manifest, const hf_tables *tables,
                              const weft_folder *tensors, const char *where, hf_model *m,
                              weft_error *err);

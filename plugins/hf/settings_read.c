@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A model from the settings that a checkpoint keeps, where whole numbers are numbers, but for a
- * vocabulary that is the data's. What is a word there follows from the tensors, or from the
- * plugin's flavors. */
+ * vocabulary that is the data's. What is a word there follows from the tensors. */
 #include "hf.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -35,23 +33,9 @@ static weft_status find_model(const json_t *manifest, const hf_tables *tables, c
     return s ? s : hf_model_init(r->m, table, table->forms[0], r->err);
 }
 
-/* What is neither of the key's type nor one of its words would become what stands for the key. */
-static weft_status check_type(const reading *r, const hf_value *v)
+static weft_status check_value(const reading *r, const hf_value *v, const char *text)
 {
-    const weft_param *p = v->param;
-    const bool whole = p->type == WEFT_PARAM_INT;
-    double x;
-    if ((!whole && p->type != WEFT_PARAM_REAL && p->type != WEFT_PARAM_BOOL) || !*v->text ||
-        (hf_value_number(v, &x) && (!whole || x == floor(x))))
-        return WEFT_OK;
-    for (int i = 0; p->choices && p->choices[i]; i++)
-        if (strcmp(p->choices[i], v->text) == 0)
-            return WEFT_OK;
-    return hf_refuse(r->err, r->at, "its settings say [%s] %s = %s; expected %s",
-                     r->m->table->plugin, p->name, v->text,
-                     whole                        ? "a whole number"
-                     : p->type == WEFT_PARAM_REAL ? "a number"
-                                                  : "yes or no");
+    return weft_param_check(r->m->table->plugin, v->param, text, (weft_where){r->at, 0}, r->err);
 }
 
 static weft_status take_settings(const json_t *manifest, const reading *r)
@@ -65,39 +49,20 @@ static weft_status take_settings(const json_t *manifest, const reading *r)
         const char *text = json_string_value(json_object_get(said, v->param->name));
         if (text)
             snprintf(v->text, sizeof v->text, "%s", text);
-        weft_status one = check_type(r, v);
-        s = s ? s : one;
-        if (v->param->type != WEFT_PARAM_CHOICE && hf_value_number(v, &x))
+        if (v->param->type == WEFT_PARAM_CHOICE)
+            continue;
+        if (text && *text && check_value(r, v, text))
+            s = WEFT_ERR_INPUT;
+        if (hf_value_number(v, &x))
             hf_value_set_number(v, x);
     }
     return s;
 }
 
-/* ---- flavors ---- */
-
 static bool is_open(const hf_value *v)
 {
     double x;
     return !hf_value_number(v, &x);
-}
-
-/* Of the choice that the value names, "dim = 256, n_heads = 4" for its word. */
-static void take_preset(const hf_model *m, hf_value *v)
-{
-    const hf_value *choice = hf_model_find(m, v->text);
-    const weft_param *p = choice && choice->param->presets ? choice->param : NULL;
-    char key[64], text[64];
-    double x;
-    int i = 0;
-    while (p && p->choices[i] && strcmp(p->choices[i], choice->text) != 0)
-        i++;
-    for (const char *c = p && p->choices[i] ? p->presets[i] : NULL; c;
-         c = strchr(c, ','), c += c != NULL)
-        if (sscanf(c, " %63[^ =] = %63[^, ]", key, text) == 2 && strcmp(key, v->param->name) == 0 &&
-            weft_parse_number(text, &x)) {
-            hf_value_set_number(v, x);
-            return;
-        }
 }
 
 /* ---- tensors ---- */
@@ -115,7 +80,7 @@ static const weft_stored *stored(const reading *r, const weft_hf_tensor *row)
 
 /* A word, by the tensors: a key that is a dim by itself is as long as that, a switch is on where
  * those are that depend on it. */
-static bool take_tensors(const reading *r, hf_value *v)
+static weft_status take_tensors(const reading *r, hf_value *v)
 {
     const char *name = v->param->name;
     const bool is_number = v->param->type == WEFT_PARAM_INT || v->param->type == WEFT_PARAM_REAL;
@@ -126,46 +91,28 @@ static bool take_tensors(const reading *r, hf_value *v)
         const weft_stored *t = stored(r, row);
         if (!is_number && key && strcmp(key, name) == 0) {
             hf_value_set_number(v, (t != NULL) == (row->when != NULL));
-            return true;
+            return WEFT_OK;
         }
         for (int d = 0; t && d < t->n_dims; d++) {
             const size_t n = hf_next_word(&word);
             if (n == strlen(name) && strncmp(word, name, n) == 0) {
                 hf_value_set_number(v, (double)t->size[d]);
-                return true;
+                return check_value(r, v, v->text);
             }
             word += n;
         }
     }
-    return false;
+    return WEFT_OK;
 }
 
 /* ---- all of it ---- */
 
-static weft_status check_ranges(const reading *r)
-{
-    weft_status s = WEFT_OK;
-    double x;
-    for (int i = 0; i < r->m->n; i++) {
-        const hf_value *v = &r->m->values[i];
-        const weft_param *p = v->param;
-        if ((p->min != 0 || p->max != 0) && hf_value_number(v, &x) && !(x >= p->min && x <= p->max))
-            s = hf_refuse(r->err, r->at, "its settings say [%s] %s = %s; expected %.10g to %.10g",
-                          r->m->table->plugin, p->name, v->text, p->min, p->max);
-    }
-    return s;
-}
-
-/* Every key that config.json needs is a number by now; of what no tensor has it is what stands for
- * the key where that is left out. */
+/* Every key that config.json needs is a number by now. */
 static weft_status check(const reading *r)
 {
-    weft_status s = check_ranges(r);
-    double x;
+    weft_status s = WEFT_OK;
     for (const weft_hf_key *k = r->m->form->keys; k->name; k++) {
-        hf_value *v = hf_model_find(r->m, k->key);
-        if (v && is_open(v) && k->standard && weft_parse_number(k->standard, &x))
-            hf_value_set_number(v, x);
+        const hf_value *v = hf_model_find(r->m, k->key);
         if (v && is_open(v) && v->param->type != WEFT_PARAM_CHOICE &&
             v->param->type != WEFT_PARAM_STRING)
             s = hf_refuse(r->err, r->at,
@@ -176,14 +123,6 @@ static weft_status check(const reading *r)
     return s;
 }
 
-static bool is_on(hf_model *m, const char *key)
-{
-    hf_value *v = hf_model_find(m, key);
-    if (v && is_open(v))
-        take_preset(m, v);
-    return hf_model_has(m, key, NULL);
-}
-
 static weft_status choose_form(const reading *r)
 {
     hf_model *m = r->m;
@@ -191,11 +130,11 @@ static weft_status choose_form(const reading *r)
     for (int i = 0; m->table->forms[i]; i++) {
         const weft_hf_form *form = m->form = m->table->forms[i];
         const char *unless = form->unless ? form->unless : "";
-        bool has = !form->when || is_on(m, form->when);
+        bool has = hf_model_has(m, form->when, NULL);
         snprintf(blame, sizeof blame, "%s", form->when ? form->when : "flavor");
         for (size_t n; has && (n = hf_next_word(&unless)); unless += n) {
             snprintf(blame, sizeof blame, "%.*s", (int)n, unless);
-            has = !is_on(m, blame);
+            has = hf_model_has(m, NULL, blame);
         }
         if (has)
             return WEFT_OK;
@@ -229,8 +168,8 @@ weft_status hf_settings_read(const json_t *manifest, const hf_tables *tables,
     if (s)
         return s;
     for (int i = 0; i < m->n; i++)
-        if (is_open(&m->values[i]) && !take_tensors(&r, &m->values[i]))
-            take_preset(m, &m->values[i]);
+        if (is_open(&m->values[i]) && take_tensors(&r, &m->values[i]))
+            s = WEFT_ERR_INPUT;
     find_context(manifest, m);
-    return check(&r);
+    return check(&r) ? WEFT_ERR_INPUT : s;
 }

@@ -254,12 +254,16 @@ static void settings_that_are_wrong_are_refused(void **state)
     static const struct {
         const char *key, *said, *words;
     } wrong[] = {
-        {"n_layers", "\"999999999999\"", "[gpt2] n_layers = 999999999999; expected 1 to"},
-        {"n_layers", "\"1.5\"", "[gpt2] n_layers = 1.5; expected a whole number"},
-        {"norm_eps", "\"nan\"", "[gpt2] norm_eps = nan; expected a number"},
-        {"norm_eps", "\"-inf\"", "[gpt2] norm_eps = -inf; expected a number"},
-        {"norm_eps", "\"1e999\"", "[gpt2] norm_eps = 1e999; expected a number"},
+        {"n_layers", "\"999999999999\"",
+         "[gpt2] n_layers = 999999999999: out of range; give an integer from 1 to"},
+        {"n_layers", "\"1.5\"", "[gpt2] n_layers = 1.5: not understood; give an integer from 1 to"},
+        {"norm_eps", "\"nan\"", "[gpt2] norm_eps = nan: not understood; give a number"},
+        {"norm_eps", "\"-inf\"", "[gpt2] norm_eps = -inf: not understood; give a number"},
+        {"norm_eps", "\"1e999\"", "[gpt2] norm_eps = 1e999: out of range; give a number"},
         {"norm_eps", "1e-5", "[gpt2] norm_eps among its settings is no string"},
+        {"norm_eps", "\"\"",
+         "[gpt2] norm_eps = , which is no number; a checkpoint that weft makes"},
+        {"n_heads", "\"flavor\"", "[gpt2] n_heads = flavor, which is no number"},
     };
     char *from = golden_folder("gpt2");
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
