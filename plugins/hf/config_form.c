@@ -8,6 +8,14 @@
 
 /* ---- values ---- */
 
+/* Is it there, and of the type that is expected? */
+static bool is_right(hf_reader *r, const char *key, const json_t *x, bool is, const char *expected)
+{
+    if (x && !is)
+        hf_complain(r, "'%s' is %s; expected %s", key, hf_json_type(x), expected);
+    return x && is;
+}
+
 /* whole: no fraction. NAN: what is wrong is said. */
 static double get_number(hf_reader *r, const char *key, double least, double most, bool whole)
 {
@@ -15,22 +23,19 @@ static double get_number(hf_reader *r, const char *key, double least, double mos
     const double value = json_number_value(x);
     if (!x)
         hf_complain(r, "'%s' is missing", key);
-    else if (!(whole ? json_is_integer(x) : json_is_number(x)))
-        hf_complain(r, "'%s' is %s; expected a %snumber", key, hf_json_type(x),
-                    whole ? "whole " : "");
-    else if (value >= least && value <= most)
+    if (!is_right(r, key, x, whole ? json_is_integer(x) : json_is_number(x),
+                  whole ? "a whole number" : "a number"))
+        return NAN;
+    if (value >= least && value <= most)
         return value;
-    else
-        hf_complain(r, "'%s' is %.10g; expected %.10g to %.10g", key, value, least, most);
+    hf_complain(r, "'%s' is %.10g; expected %.10g to %.10g", key, value, least, most);
     return NAN;
 }
 
 static bool get_bool(hf_reader *r, const char *key)
 {
     const json_t *x = hf_get(r, key);
-    if (x && !json_is_boolean(x))
-        hf_complain(r, "'%s' is %s; expected true or false", key, hf_json_type(x));
-    return json_is_true(x);
+    return is_right(r, key, x, json_is_boolean(x), "true or false") && json_is_true(x);
 }
 
 /* ---- what other keys say of a key ---- */
@@ -189,17 +194,14 @@ static void read_word(hf_reader *r, const weft_hf_key *k, hf_value *v)
 {
     const json_t *x = hf_get(r, k->name);
     const char *word = json_string_value(x);
-    const char *const *choice = v->param->choices;
-    if (x && !json_is_string(x))
-        hf_complain(r, "'%s' is %s; expected a string", k->name, hf_json_type(x));
-    else if (!word)
+    if (!x)
         hf_complain(r, "'%s' is missing", k->name);
-    while (word && choice && *choice && strcmp(*choice, word) != 0)
-        choice++;
-    if (word && choice && !*choice)
+    if (!is_right(r, k->name, x, word, "a string"))
+        return;
+    if (weft_param_check("", v->param, word, WEFT_NOWHERE, NULL))
         hf_complain(r, "'%s' is '%s', which [%s] %s does not know", k->name, word,
                     r->m->table->plugin, v->param->name);
-    else if (word)
+    else
         snprintf(v->text, sizeof v->text, "%s", word);
 }
 
@@ -214,8 +216,7 @@ static void read_list(hf_reader *r, const weft_hf_key *k, hf_value *v)
     char derived[512];
     v->text[0] = '\0';
     hf_model_text(r->m, v, derived);
-    if (list && !json_is_array(list))
-        hf_complain(r, "'%s' is %s; expected an array", k->name, hf_json_type(list));
+    is_right(r, k->name, list, json_is_array(list), "an array");
     json_array_foreach(list, i, x) {
         const double number = json_is_integer(x) ? json_number_value(x) : -1;
         if (number < 0 || number >= more) {
@@ -340,20 +341,13 @@ static double read_theta(hf_reader *r)
     return hf_value_number(v, &theta) ? theta : NAN;
 }
 
-static bool is_object(hf_reader *r, const char *key, const json_t *x)
-{
-    if (x && !json_is_object(x))
-        hf_complain(r, "'%s' is %s; expected an object", key, hf_json_type(x));
-    return json_is_object(x);
-}
-
 /* Transformers 5 keeps theta and the scaling in rope_parameters, those before it in rope_theta and
  * rope_scaling. */
 void hf_read_rotary(hf_reader *r)
 {
     json_t *now = hf_get(r, "rope_parameters"), *before = hf_get(r, "rope_scaling");
-    const bool is_now = is_object(r, "rope_parameters", now),
-               is_before = is_object(r, "rope_scaling", before);
+    const bool is_now = is_right(r, "rope_parameters", now, json_is_object(now), "an object"),
+               is_before = is_right(r, "rope_scaling", before, json_is_object(before), "an object");
     hf_reader inner = *r;
     hf_model *m = r->m;
     const weft_hf_rope_type *chosen;

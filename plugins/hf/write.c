@@ -231,25 +231,20 @@ static weft_status note_companion(writing *w, const char *name, weft_error *err)
 /* The tokenizer's files and generation_config.json, as many as there are. */
 static weft_status copy_companions(writing *w, weft_error *err)
 {
-    static const char *const companions[] = {"tokenizer.json",
-                                             "tokenizer.model",
-                                             "tokenizer_config.json",
-                                             "generation_config.json",
-                                             "special_tokens_map.json",
-                                             "added_tokens.json",
-                                             "merges.txt",
-                                             "vocab.json",
-                                             "chat_template.jinja",
-                                             "chat_template.json",
-                                             NULL};
-    const char *from = w->from->path;
+    const char *from = w->from->path,
+               *list =
+                   "tokenizer.json tokenizer.model tokenizer_config.json generation_config.json "
+                   "special_tokens_map.json added_tokens.json merges.txt vocab.json "
+                   "chat_template.jinja chat_template.json";
     weft_status s = WEFT_OK;
-    for (int i = 0; companions[i] && !s; i++) {
-        if (!hf_has_file(from, companions[i]))
+    for (size_t n; !s && (n = hf_next_word(&list)); list += n) {
+        char name[HF_NAME];
+        snprintf(name, sizeof name, "%.*s", (int)n, list);
+        if (!hf_has_file(from, name))
             continue;
-        s = hf_copy_file(from, companions[i], w->folder, companions[i], err);
+        s = hf_copy_file(from, name, w->folder, name, err);
         if (!s && w->ours)
-            s = note_companion(w, companions[i], err);
+            s = note_companion(w, name, err);
     }
     return s;
 }
