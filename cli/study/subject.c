@@ -101,7 +101,7 @@ static weft_status hash_tensors(weft_subject *to, const weft_manifest *m, weft_e
 {
     weft_folder *folder = NULL;
     to->tensors = json_object();
-    weft_status s = weft_manifest_open(weft_io_system(), m, &folder, err);
+    weft_status s = weft_manifest_open(weft_io_system(), m, false, &folder, err);
     for (int i = 0; !s && i < weft_folder_count(folder); i++)
         s = hash_tensor(folder, weft_folder_get(folder, i), to->tensors, err);
     weft_folder_destroy(folder);

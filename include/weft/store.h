@@ -55,6 +55,7 @@ weft_status weft_io_write_file(const weft_io *io, const char *path, const void *
 /* A folder's names as io->list gives them. */
 weft_status weft_io_list(const weft_io *io, const char *path, char ***names, weft_error *err);
 weft_status weft_io_sync_dir(const weft_io *io, const char *path, weft_error *err);
+weft_status weft_io_rename(const weft_io *io, const char *from, const char *to, weft_error *err);
 /* With all parents that are missing; each new name is flushed. */
 weft_status weft_io_make_dirs(const weft_io *io, const char *path, weft_error *err);
 /* A folder (or a file) and everything in it; links are not followed; none there is fine. */
@@ -191,9 +192,10 @@ void weft_manifest_seal(weft_text *text);
 weft_status weft_manifest_read(const weft_io *io, const char *path, weft_manifest *out,
                                weft_error *err);
 void weft_manifest_release(weft_manifest *manifest);
-/* Opens its .safetensors files; all that is read of them is compared with the sums. */
-weft_status weft_manifest_open(const weft_io *io, const weft_manifest *manifest, weft_folder **out,
-                               weft_error *err);
+/* Opens its .safetensors files; all that is read of them is compared with the sums. model: those
+ * beside the manifest alone, which hold the model, and nothing of an optimizer's. */
+weft_status weft_manifest_open(const weft_io *io, const weft_manifest *manifest, bool model,
+                               weft_folder **out, weft_error *err);
 
 #ifdef __cplusplus
 }

@@ -153,14 +153,14 @@ void weft_manifest_release(weft_manifest *m)
     *m = (weft_manifest){0};
 }
 
-static bool holds_tensors(const char *name)
+static bool holds_tensors(const char *name, bool model)
 {
     size_t n = strlen(name), m = strlen(".safetensors");
-    return n > m && strcmp(name + n - m, ".safetensors") == 0;
+    return n > m && strcmp(name + n - m, ".safetensors") == 0 && !(model && strchr(name, '/'));
 }
 
-weft_status weft_manifest_open(const weft_io *io, const weft_manifest *m, weft_folder **out,
-                               weft_error *err)
+weft_status weft_manifest_open(const weft_io *io, const weft_manifest *m, bool model,
+                               weft_folder **out, weft_error *err)
 {
     const char **names = weft_alloc_zero((size_t)m->n_files + 1, sizeof *names);
     int n = 0;
@@ -168,11 +168,11 @@ weft_status weft_manifest_open(const weft_io *io, const weft_manifest *m, weft_f
     if (!names)
         return weft_fail_memory(err);
     for (int i = 0; i < m->n_files; i++)
-        if (holds_tensors(m->files[i].name))
+        if (holds_tensors(m->files[i].name, model))
             names[n++] = m->files[i].name;
     weft_status s = weft_folder_open_files(io, m->path, names, n, out, err);
     for (int i = 0; i < m->n_files && !s; i++)
-        if (holds_tensors(m->files[i].name))
+        if (holds_tensors(m->files[i].name, model))
             s = weft_folder_verify(*out, m->files[i].name, &m->files[i].sums, err);
     weft_free(names);
     if (s) {

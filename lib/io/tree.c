@@ -33,6 +33,14 @@ weft_status weft_io_sync_dir(const weft_io *io, const char *path, weft_error *er
     return status;
 }
 
+weft_status weft_io_rename(const weft_io *io, const char *from, const char *to, weft_error *err)
+{
+    if (io->rename(io->ctx, from, to) == 0)
+        return WEFT_OK;
+    return weft_fail(err, WEFT_ERR_IO, WEFT_NOWHERE, "cannot rename %s to %s: %s", from, to,
+                     strerror(errno));
+}
+
 static bool is_folder(const weft_io *io, const char *path)
 {
     int fd = store_open(io, path, O_RDONLY | O_DIRECTORY, 0);

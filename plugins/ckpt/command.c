@@ -195,7 +195,7 @@ static weft_status cat(const weft_command_host *host, const char *const *names, 
     ckpt_manifest m;
     weft_folder *folder = NULL;
     weft_status s = open(names[0], &m, err);
-    s = s ? s : weft_manifest_open(weft_io_system(), &m.base, &folder, err);
+    s = s ? s : weft_manifest_open(weft_io_system(), &m.base, false, &folder, err);
     if (!s && n == 1)
         s = cat_list(host, folder, err);
     for (int i = 1; i < n && !s; i++)

@@ -3,7 +3,6 @@
  * go. */
 #include "ckpt.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <string.h>
 
@@ -17,14 +16,6 @@ static weft_status sync_in(const ckpt *self, const char *inside, weft_error *err
     return s;
 }
 
-static weft_status move(const ckpt *self, const char *from, const char *to, weft_error *err)
-{
-    if (self->io->rename(self->io->ctx, from, to) == 0)
-        return WEFT_OK;
-    return weft_fail(err, WEFT_ERR_IO, WEFT_NOWHERE, "cannot rename %s to %s: %s", from, to,
-                     strerror(errno));
-}
-
 static weft_status write_manifest(const ckpt *self, weft_error *err)
 {
     char *draft = weft_format("%s/" CKPT_DRAFT, self->pending),
@@ -32,7 +23,7 @@ static weft_status write_manifest(const ckpt *self, weft_error *err)
     weft_status s = draft && final ? weft_io_write_file(self->io, draft, self->manifest,
                                                         self->manifest_size, err)
                                    : weft_fail_memory(err);
-    s = s ? s : move(self, draft, final, err);
+    s = s ? s : weft_io_rename(self->io, draft, final, err);
     weft_free(draft);
     weft_free(final);
     return s;
@@ -56,7 +47,7 @@ static weft_status put_in_place(const ckpt *self, weft_error *err)
         s = ckpt_rename_aside(self->io, self->dir, err);
     }
     weft_error_release(&why);
-    s = s ? s : move(self, self->pending, self->dir, err);
+    s = s ? s : weft_io_rename(self->io, self->pending, self->dir, err);
     return s ? s : weft_io_sync_dir(self->io, self->host->dir, err);
 }
 
@@ -94,9 +85,7 @@ static weft_status take_back(const weft_io *io, const char *dir, weft_error *err
     weft_status s = ckpt_manifest_read(io, dir, &m, err);
     s = s ? s : ckpt_find_strays(io, &m, err);
     s = s || (from && to) ? s : weft_fail_memory(err);
-    if (!s && io->rename(io->ctx, from, to) != 0)
-        s = weft_fail(err, WEFT_ERR_IO, WEFT_NOWHERE, "cannot rename %s: %s", from,
-                      strerror(errno));
+    s = s ? s : weft_io_rename(io, from, to, err);
     s = s ? s : weft_io_sync_dir(io, dir, err);
     ckpt_manifest_release(&m);
     weft_free(from);

@@ -298,8 +298,8 @@ weft_status ckpt_compare(const weft_finder *plugins, const ckpt_manifest *a, con
     const weft_io *io = weft_io_system();
     comparison c = {.path = {a->path, b->path}, .text = text};
     int same = 0;
-    weft_status s = weft_manifest_open(io, &a->base, &c.folder[0], err);
-    s = s ? s : weft_manifest_open(io, &b->base, &c.folder[1], err);
+    weft_status s = weft_manifest_open(io, &a->base, false, &c.folder[0], err);
+    s = s ? s : weft_manifest_open(io, &b->base, false, &c.folder[1], err);
     compare_count(&c, "step", a->progress.step, b->progress.step);
     compare_count(&c, "samples", a->progress.samples, b->progress.samples);
     compare_count(&c, "tokens", a->progress.tokens, b->progress.tokens);

@@ -264,7 +264,7 @@ static weft_status read_all(loading *l, weft_error *err)
                          : weft_fail_memory(err);
     if (!s && !l->c->weights)
         s = ckpt_identity_check(&l->manifest, l->state, restart, &l->other_data, &l->changes, err);
-    s = s ? s : damage(weft_manifest_open(self->io, &l->manifest.base, &folder, err));
+    s = s ? s : damage(weft_manifest_open(self->io, &l->manifest.base, false, &folder, err));
     s = s ? s : check_tensors(l, folder, err);
     for (int i = 0; i < l->state->n_tensors && skip; i++)
         skip[i] = !s && is_left(l, &l->state->tensors[i], folder);

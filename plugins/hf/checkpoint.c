@@ -21,31 +21,6 @@ static weft_status read_manifest(const char *path, weft_manifest *out, weft_erro
     return s;
 }
 
-/* Those of the model: beside the manifest, not in optim/. */
-static bool is_models(const char *name)
-{
-    const size_t n = strlen(name);
-    return n > 12 && !strchr(name, '/') && strcmp(name + n - 12, ".safetensors") == 0;
-}
-
-static weft_status open_tensors(const weft_manifest *m, weft_folder **out, weft_error *err)
-{
-    int n = 0;
-    const char **names = weft_alloc_zero((size_t)m->n_files + 1, sizeof *names);
-    if (!names)
-        return weft_fail_memory(err);
-    for (int i = 0; i < m->n_files; i++)
-        if (is_models(m->files[i].name))
-            names[n++] = m->files[i].name;
-    weft_status s = n ? weft_folder_open_files(weft_io_system(), m->path, names, n, out, err)
-                      : hf_refuse(err, m->path, "its manifest names no files of the model");
-    for (int i = 0; i < m->n_files && !s; i++)
-        if (is_models(m->files[i].name))
-            s = weft_folder_verify(*out, m->files[i].name, &m->files[i].sums, err);
-    weft_free(names);
-    return s;
-}
-
 /* ---- the model ---- */
 
 /* What training does not change, and settings do not say: from an import's own words, else from the
@@ -80,7 +55,7 @@ weft_status hf_checkpoint_open(hf_source *x, const char *path, const hf_tables *
     *x = (hf_source){.ours = true};
     weft_status s = read_manifest(path, &x->manifest, err);
     x->path = x->manifest.path;
-    s = s ? s : open_tensors(&x->manifest, &x->folder, err);
+    s = s ? s : weft_manifest_open(weft_io_system(), &x->manifest, true, &x->folder, err);
     s = s ? s : hf_settings_read(x->manifest.json, tables, x->folder, x->path, &x->model, err);
     s = s ? s : hf_source_match(x, extra, err);
     if (!s) {

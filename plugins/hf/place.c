@@ -122,26 +122,18 @@ weft_status hf_place_begin(hf_place *p, const char *to, bool force, weft_error *
     return s;
 }
 
-static weft_status move(const weft_io *io, const char *from, const char *to, weft_error *err)
-{
-    if (io->rename(io->ctx, from, to) == 0)
-        return WEFT_OK;
-    return weft_fail(err, WEFT_ERR_IO, WEFT_NOWHERE, "cannot rename %s to %s: %s", from, to,
-                     strerror(errno));
-}
-
 weft_status hf_place_commit(hf_place *p, weft_error *err)
 {
     const weft_io *io = weft_io_system();
     const bool replaces = count_entries(p->to) > 0;
     weft_status s = weft_io_sync_dir(io, p->temporary, err);
     if (!s && replaces)
-        s = move(io, p->to, p->old, err);
+        s = weft_io_rename(io, p->to, p->old, err);
     const bool moved = !s && replaces;
-    s = s ? s : move(io, p->temporary, p->to, err);
+    s = s ? s : weft_io_rename(io, p->temporary, p->to, err);
     p->begun = s; /* what has the name now is another's */
     if (s && moved && count_entries(p->to) < 0)
-        move(io, p->old, p->to, err);
+        weft_io_rename(io, p->old, p->to, err);
     s = s ? s : weft_io_sync_dir(io, p->parent, err);
     return !s && replaces ? weft_io_remove_tree(io, p->old, err) : s;
 }

@@ -76,7 +76,7 @@ static weft_status open_weights(const char *path, weft_manifest *manifest, weft_
     if (!known)
         return weft_folder_open(io, path, out, err);
     weft_status s = weft_manifest_read(io, path, manifest, err);
-    return s ? s : weft_manifest_open(io, manifest, out, err);
+    return s ? s : weft_manifest_open(io, manifest, false, out, err);
 }
 
 weft_status generate_read_weights(weft_run *run, const char *path, weft_error *err)
