@@ -40,9 +40,7 @@ static weft_status compare_index(const weft_folder *folder, json_t *map, const c
         if (!weft_folder_find(folder, tensor) && missing++ < HF_MOST_NAMED)
             s = hf_refuse(err, index, "says that %s holds '%s', which is not there",
                           json_string_value(file), tensor);
-    if (missing > HF_MOST_NAMED)
-        hf_refuse(err, index, "further tensors that their files do not hold: %d",
-                  missing - HF_MOST_NAMED);
+    hf_say_more(err, index, missing, "tensors that their files do not hold");
     return s;
 }
 

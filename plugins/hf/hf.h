@@ -217,6 +217,8 @@ bool hf_is_ignored(const hf_model *m, const char *name);
 typedef enum hf_extra { HF_EXTRA_REFUSE, HF_EXTRA_LEAVE_OUT, HF_EXTRA_EXPORT } hf_extra;
 
 enum { HF_MOST_NAMED = 20, HF_MOST_COUNTED = 1 << 20 }; /* tensors of one complaint */
+/* Of n complaints those that were not made: "further tensors that are missing: 3". */
+void hf_say_more(weft_error *err, const char *of, int n, const char *what);
 
 typedef struct hf_source {
     const char *path;

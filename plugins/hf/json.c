@@ -34,6 +34,13 @@ weft_status hf_refuse(weft_error *err, const char *of, const char *format, ...)
     return s;
 }
 
+void hf_say_more(weft_error *err, const char *of, int n, const char *what)
+{
+    if (n > HF_MOST_NAMED)
+        hf_refuse(err, of, "further %s: %d%s", what, n - HF_MOST_NAMED,
+                  n > HF_MOST_COUNTED ? " at least" : "");
+}
+
 void hf_complain(hf_reader *r, const char *format, ...)
 {
     va_list args;

@@ -92,9 +92,7 @@ static weft_status name_others(const hf_source *v, const weft_state_view *state,
             s = hf_refuse(err, NULL, "%s has a parameter '%s', and the run none of this name",
                           v->path, name);
     }
-    if (named > HF_MOST_NAMED)
-        hf_refuse(err, NULL, "further parameters of %s that the run does not have: %d", v->path,
-                  named - HF_MOST_NAMED);
+    hf_say_more(err, v->path, named, "parameters that the run does not have");
     return s;
 }
 
@@ -117,9 +115,7 @@ static weft_status compare_tensors(const hf_source *v, const weft_state_view *st
         if (!fits && wrong++ < HF_MOST_NAMED)
             s = does_not_fit(t, has, v, err);
     }
-    if (wrong > HF_MOST_NAMED)
-        hf_refuse(err, NULL, "further parameters of the run that do not fit %s: %d", v->path,
-                  wrong - HF_MOST_NAMED);
+    hf_say_more(err, v->path, wrong, "parameters of the run that do not fit");
     s = s ? s : name_others(v, state, taken, err);
     weft_free(taken);
     return s;

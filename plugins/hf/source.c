@@ -63,14 +63,6 @@ typedef struct matching {
     weft_error *err;
 } matching;
 
-/* Of n tensors those that were not named. */
-static void say_more(const matching *m, int n, const char *what)
-{
-    if (n > HF_MOST_NAMED)
-        hf_refuse(m->err, m->x->path, "further tensors that %s: %d%s", what, n - HF_MOST_NAMED,
-                  n > HF_MOST_COUNTED ? " at least" : "");
-}
-
 /* t NULL: there is none. */
 static weft_status say_wrong(const matching *m, const hf_tensor *want, int64_t i,
                              const weft_stored *t)
@@ -159,7 +151,7 @@ static weft_status find_extras(const matching *m, hf_extra how)
                           t->name);
     }
     if (how == HF_EXTRA_REFUSE)
-        say_more(m, x->n_extras, "do not belong to the model");
+        hf_say_more(m->err, x->path, x->n_extras, "tensors that do not belong to the model");
     return s;
 }
 
@@ -177,9 +169,9 @@ weft_status hf_source_match(hf_source *x, hf_extra extra, weft_error *err)
             weft_status one = match_one(&m, &x->map.list[i]);
             s = s ? s : one;
         }
-        say_more(&m, m.missing, "are missing");
-        say_more(&m, m.wrong, "are of another shape");
-        say_more(&m, m.strange, "have a type that weft does not read");
+        hf_say_more(err, x->path, m.missing, "tensors that are missing");
+        hf_say_more(err, x->path, m.wrong, "tensors that are of another shape");
+        hf_say_more(err, x->path, m.strange, "tensors that have a type that weft does not read");
         weft_status extras = find_extras(&m, extra);
         s = s ? s : extras;
     }
