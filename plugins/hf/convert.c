@@ -79,18 +79,19 @@ static weft_status open_source(const hf_options *o, bool hugging, hf_source *fro
     return s;
 }
 
-static void report(const hf_options *o, const hf_source *from, int64_t bytes)
+static void report(const hf_options *o, const hf_source *from, int n, int64_t bytes)
 {
     weft_log_print(o->host->log, WEFT_LOG_INFO, "\r");
     weft_log_print(o->host->log, WEFT_LOG_INFO, "%s: %s, %d tensors, %.*f MB", o->to,
-                   from->ours ? "a Hugging Face folder" : "a checkpoint of weft's",
-                   from->map.n + from->n_extras, bytes < 10000000 ? 2 : 0, (double)bytes / 1e6);
+                   from->ours ? "a Hugging Face folder" : "a checkpoint of weft's", n,
+                   bytes < 10000000 ? 2 : 0, (double)bytes / 1e6);
 }
 
 static weft_status convert(const hf_options *o, bool hugging, weft_error *err)
 {
     hf_source from;
     hf_place place = {.fd = -1};
+    int n = 0;
     int64_t bytes = 0;
     weft_status s = check_apart(o, err);
     if (s)
@@ -99,10 +100,10 @@ static weft_status convert(const hf_options *o, bool hugging, weft_error *err)
     if (!s)
         hf_print_notes(&from.model, o->host->log);
     s = s ? s : hf_place_begin(&place, o->to, o->force, err);
-    s = s ? s : hf_write(o, &from, place.temporary, &bytes, err);
+    s = s ? s : hf_write(o, &from, place.temporary, &n, &bytes, err);
     s = s ? s : hf_place_commit(&place, err);
     if (!s)
-        report(o, &from, bytes);
+        report(o, &from, n, bytes);
     hf_source_close(&from);
     hf_place_end(&place);
     return s;

@@ -275,10 +275,10 @@ typedef struct hf_options {
     hf_extra extra;
 } hf_options;
 
-/* A checkpoint as a folder, or a folder as a checkpoint, into an existing empty folder. *bytes: of
- * tensors. */
-weft_status hf_write(const hf_options *o, const hf_source *from, const char *folder, int64_t *bytes,
-                     weft_error *err);
+/* A checkpoint as a folder, or a folder as a checkpoint, into an existing empty folder. *n, *bytes:
+ * of tensors there. */
+weft_status hf_write(const hf_options *o, const hf_source *from, const char *folder, int *n,
+                     int64_t *bytes, weft_error *err);
 /* Of n pieces those from `first` on go into one file until there would be more than `most` bytes:
  * where the next one begins. */
 int hf_end_of_file(const weft_piece *pieces, int n, int first, int64_t most);

@@ -256,13 +256,14 @@ static weft_status finish_folder(const writing *w, int64_t bytes, weft_error *er
     return s ? s : hf_tokens_write(w->from, w->folder, err);
 }
 
-weft_status hf_write(const hf_options *o, const hf_source *from, const char *folder, int64_t *bytes,
-                     weft_error *err)
+weft_status hf_write(const hf_options *o, const hf_source *from, const char *folder, int *n,
+                     int64_t *bytes, weft_error *err)
 {
     writing w = {
         .o = o, .from = from, .folder = folder, .ours = !from->ours, .places = json_object()};
     weft_status s = list_pieces(&w, err);
     s = s ? s : write_tensors(&w, err);
+    *n = w.n;
     *bytes = 0;
     for (int i = 0; i < w.n; i++)
         *bytes += weft_piece_bytes(&w.pieces[i]);
