@@ -127,13 +127,8 @@ void hf_check_constant(hf_reader *r, const weft_hf_key *k)
     const json_t *x = hf_get(r, k->name);
     if (!x || is_value(x, k->is) || is_value(x, k->also))
         return;
-    char *text = json_is_string(x) ? NULL : json_dumps(x, JSON_ENCODE_ANY | JSON_COMPACT);
-    const char *quote = json_is_string(x) ? "'" : "";
-    hf_complain(r, "'%s' is %s%.60s%s; weft has %s alone", k->name, quote,
-                json_is_string(x) ? json_string_value(x)
-                : text            ? text
-                                  : "?",
-                quote, k->is);
+    char *text = json_dumps(x, JSON_ENCODE_ANY | JSON_COMPACT);
+    hf_complain(r, "'%s' is %.60s; weft has %s alone", k->name, text ? text : "?", k->is);
     free(text);
 }
 
@@ -268,10 +263,11 @@ void hf_read_keys(hf_reader *r, const weft_hf_key *keys)
 
 /* ---- rotary positions ---- */
 
-static const weft_hf_rope_type *type_of(const weft_hf_rope *rope, const char *word)
+const weft_hf_rope_type *hf_rope_type(const hf_model *m, const char *word)
 {
-    const weft_hf_rope_type *t = rope->types;
-    while (t && t->type && strcmp(t->type, word) != 0)
+    const weft_hf_rope_type *t = m->form->rope->types;
+    while (t && t->type &&
+           strcmp(word ? t->type : hf_model_find(m, t->key)->text, word ? word : t->value) != 0)
         t++;
     return t && t->type ? t : NULL;
 }
@@ -297,7 +293,7 @@ static bool read_rope(hf_reader *r, json_t *object, const weft_hf_rope_type **ch
     const char *word = json_is_string(type) ? json_string_value(type)
                        : type               ? hf_json_type(type)
                                             : "default";
-    const weft_hf_rope_type *t = *chosen = type_of(rope, word);
+    const weft_hf_rope_type *t = *chosen = hf_rope_type(r->m, word);
     double theta;
     hf_check_constant(&inner, &(weft_hf_key){"partial_rotary_factor", .is = "1"});
     if (t) {

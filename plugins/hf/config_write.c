@@ -53,18 +53,10 @@ static bool add_keys(json_t *root, const weft_hf_key *keys, const hf_model *m)
     return ok;
 }
 
-static const weft_hf_rope_type *type_of(const hf_model *m)
-{
-    const weft_hf_rope_type *t = m->form->rope->types;
-    while (t && t->type && strcmp(hf_model_find(m, t->key)->text, t->value) != 0)
-        t++;
-    return t && t->type ? t : NULL;
-}
-
 static bool add_rope(json_t *root, const hf_model *m)
 {
     double theta = 0;
-    const weft_hf_rope_type *t = type_of(m);
+    const weft_hf_rope_type *t = hf_rope_type(m, NULL);
     json_t *before = t ? json_object() : json_null();
     bool ok = !t || (add_keys(before, t->keys, m) &&
                      json_object_set_new(before, "rope_type", json_string(t->type)) == 0);

@@ -134,6 +134,9 @@ json_t *hf_get(const hf_reader *r, const char *key);
 void hf_check_constant(hf_reader *r, const weft_hf_key *k);
 /* The keys of an object, as the table says, into the model. */
 void hf_read_keys(hf_reader *r, const weft_hf_key *keys);
+/* The kind of rotary positions that config.json calls so; word NULL: the model's. NULL: it is
+ * default, or not known. */
+const weft_hf_rope_type *hf_rope_type(const hf_model *m, const char *word);
 /* Rotary positions, in both spellings. */
 void hf_read_rotary(hf_reader *r);
 

@@ -69,7 +69,7 @@ static void what_changes_numbers_is_refused(void **state)
     } list[] = {
         {LLAMA ", \"attention_bias\": true", "'attention_bias' is true"},
         {LLAMA ", \"mlp_bias\": true", "'mlp_bias' is true"},
-        {LLAMA ", \"hidden_act\": \"gelu\"", "'hidden_act' is 'gelu'; weft has silu"},
+        {LLAMA ", \"hidden_act\": \"gelu\"", "'hidden_act' is \"gelu\"; weft has silu"},
         {LLAMA ", \"quantization_config\": {\"bits\": 4}", "'quantization_config' is {\"bits\":4}"},
         {LLAMA ", \"sliding_window\": 4096", "'sliding_window' is 4096"},
         {LLAMA ", \"partial_rotary_factor\": 0.5",
@@ -109,7 +109,7 @@ static void what_changes_numbers_is_refused(void **state)
         {DEEPSEEK3 "\"first_k_dense_replace\": 1, \"v_head_dim\": 11",
          "'v_head_dim' is 11; at most 'qk_nope_head_dim+qk_rope_head_dim', 6+4 = 10"},
         {GPT2 ", \"activation_function\": \"gelu\"",
-         "'activation_function' is 'gelu'; weft has gelu_new"},
+         "'activation_function' is \"gelu\"; weft has gelu_new"},
         {GPT2 ", \"scale_attn_weights\": false", "'scale_attn_weights' is false; weft has 1 alone"},
         {GPT2 ", \"scale_attn_by_inverse_layer_idx\": true",
          "'scale_attn_by_inverse_layer_idx' is true"},
