@@ -8,22 +8,8 @@
 typedef struct check {
     const weft_hf_model *table;
     const weft_hf_form *form;
-    weft_error *err;
-    weft_status status;
+    hf_reader *r; /* of no object; its path is the form */
 } check;
-
-static void complain(check *c, const char *format, ...) WEFT_PRINTF(2, 3);
-
-static void complain(check *c, const char *format, ...)
-{
-    char line[512];
-    va_list args;
-    va_start(args, format);
-    vsnprintf(line, sizeof line, format, args);
-    va_end(args);
-    c->status = hf_refuse(c->err, NULL, "plugin '%s', its table for Hugging Face (%s): %s",
-                          c->table->plugin, c->form->type, line);
-}
 
 static bool is_key(const check *c, const char *name)
 {
@@ -50,7 +36,7 @@ static bool next_word(const char **text, char word[HF_NAME])
 static void check_key(check *c, const char *of, const char *key)
 {
     if (key && !is_key(c, key))
-        complain(c, "'%s' speaks of '%s', which is no key of the plugin's", of, key);
+        hf_complain(c->r, "'%s' speaks of '%s', which is no key of the plugin's", of, key);
 }
 
 /* ---- tensors ---- */
@@ -61,8 +47,9 @@ static int count_dims(check *c, const weft_hf_tensor *row)
     int dims = 0;
     for (const char *w = row->shape; next_word(&w, word);)
         if (!is_key(c, word))
-            complain(c, "'%s' is [%s], but '%s' is neither a key of the plugin's nor a number",
-                     row->name, row->shape, word);
+            hf_complain(c->r,
+                        "'%s' is [%s], but '%s' is neither a key of the plugin's nor a number",
+                        row->name, row->shape, word);
     const char *w = row->shape ? row->shape : "";
     for (size_t n; (n = hf_next_word(&w)); w += n)
         dims++;
@@ -94,27 +81,28 @@ static void check_tensor(check *c, const weft_hf_tensor *row)
 {
     const char *gap = row->name ? NULL : strpbrk(row->file, "{*");
     if (gap && strpbrk(gap + 1, "{*"))
-        complain(c, "'%s' has several gaps: {l} or '*', and once", row->file);
+        hf_complain(c->r, "'%s' has several gaps: {l} or '*', and once", row->file);
     if (!row->name && row->of && !has_row(c, row->of))
-        complain(c, "'%s' has what '%s' has, which no row is called", row->file, row->of);
+        hf_complain(c->r, "'%s' has what '%s' has, which no row is called", row->file, row->of);
     if (!row->name)
         return;
     const int n = count_dims(c, row), in_file = n - (strstr(hf_file_of(row), "{x}") != NULL);
     if (n < 1 || n > WEFT_MAX_DIMS || in_file < 1)
-        complain(c, "'%s' is [%s], %d dims", row->name, row->shape ? row->shape : "", n);
+        hf_complain(c->r, "'%s' is [%s], %d dims", row->name, row->shape ? row->shape : "", n);
     if (strlen(row->name) + 48 > HF_NAME || strlen(hf_file_of(row)) + 48 > HF_NAME)
-        complain(c, "'%s': a name is too long", row->name);
+        hf_complain(c->r, "'%s': a name is too long", row->name);
     if (row->turned && in_file != 2)
-        complain(c, "'%s' is [%s]: only what has two dims in files can be turned", row->name,
-                 row->shape);
+        hf_complain(c->r, "'%s' is [%s]: only what has two dims in files can be turned", row->name,
+                    row->shape);
     if ((strstr(row->name, "{l}") != NULL) != (strstr(hf_file_of(row), "{l}") != NULL))
-        complain(c, "'%s' and '%s': one is of each block, the other is not", row->name,
-                 hf_file_of(row));
+        hf_complain(c->r, "'%s' and '%s': one is of each block, the other is not", row->name,
+                    hf_file_of(row));
     if (strstr(row->name, "{l}") && !c->form->layers && !row->blocks)
-        complain(c, "'%s' is of each block, but no key says how many there are", row->name);
+        hf_complain(c->r, "'%s' is of each block, but no key says how many there are", row->name);
     if (row->parts > 1 && (row->along < 0 || row->along >= n || !are_together(c, row)))
-        complain(c, "'%s' is part %d of %d of '%s' along dim %d: parts stand together, from 0 on",
-                 row->name, row->part, row->parts, hf_file_of(row), row->along);
+        hf_complain(c->r,
+                    "'%s' is part %d of %d of '%s' along dim %d: parts stand together, from 0 on",
+                    row->name, row->part, row->parts, hf_file_of(row), row->along);
     const char *const keys[] = {row->when,   row->unless, row->from,  row->until,
                                 row->blocks, row->every,  row->except};
     for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++)
@@ -133,8 +121,8 @@ static void check_expression(check *c, const weft_hf_key *rows, const weft_hf_ke
         while (of < row && !(of->key && strcmp(of->name, word) == 0))
             of++;
         if (of == row)
-            complain(c, "'%s' speaks of '%s', which is neither a number nor a row above", row->name,
-                     word);
+            hf_complain(c->r, "'%s' speaks of '%s', which is neither a number nor a row above",
+                        row->name, word);
     }
 }
 
@@ -149,11 +137,11 @@ static void check_keys(check *c, const weft_hf_key *rows)
         check_key(c, row->name, row->key);
         for (const weft_hf_key *other = rows; other < row; other++)
             if (row->key && other->key && strcmp(row->key, other->key) == 0)
-                complain(c, "'%s' and '%s' say '%s' both: one is .same as the other", other->name,
-                         row->name, row->key);
+                hf_complain(c->r, "'%s' and '%s' say '%s' both: one is .same as the other",
+                            other->name, row->name, row->key);
         if (!row->key && !row->is && !row->same && !row->unwritten && !row->written &&
             !row->context)
-            complain(c, "'%s' has neither a key nor a value", row->name);
+            hf_complain(c->r, "'%s' has neither a key nor a value", row->name);
     }
 }
 
@@ -183,7 +171,9 @@ static void check_form(check *c)
 
 weft_status hf_table_check(const weft_hf_model *table, const char *plugin, weft_error *err)
 {
-    check c = {.table = table, .err = err};
+    char of[256];
+    hf_reader r = {.path = of, .err = err};
+    check c = {.table = table, .r = &r};
     if (table->size != sizeof *table)
         return hf_refuse(err, NULL,
                          "plugin '%s', its table for Hugging Face: it has size %zu, not %zu; build "
@@ -197,7 +187,9 @@ weft_status hf_table_check(const weft_hf_model *table, const char *plugin, weft_
             plugin);
     for (int i = 0; table->forms[i]; i++) {
         c.form = table->forms[i];
+        snprintf(of, sizeof of, "plugin '%s', its table for Hugging Face (%s)", plugin,
+                 c.form->type);
         check_form(&c);
     }
-    return c.status;
+    return r.status;
 }
