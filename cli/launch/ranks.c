@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "ranks.h"
 #include "base/blame.h"
+#include "console/crash.h"
 #include "stop.h"
 
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
 
-enum { MAX_THREADS = 1024 };
+enum { MAX_THREADS = 1024, MAX_SHOWN = 8 };
 
 /* All ranks, as threads that end one by one. */
 struct weft_crew {
@@ -88,6 +89,16 @@ static double patience(const weft_rank *rank)
     return late && limit_s > WEFT_RANK_GRACE_S ? WEFT_RANK_GRACE_S : limit_s;
 }
 
+/* Whose code those are in that have not ended. */
+static void show_hung(const struct weft_crew *c)
+{
+    for (int i = 0, shown = 0; i < c->n && shown < MAX_SHOWN; i++)
+        if (!c->ranks[i].ended) {
+            weft_crash_show(c->ranks[i].thread);
+            shown++;
+        }
+}
+
 /* This rank has failed: the others should end, too. A thread that hangs ends with the process only.
  */
 static void await_others(struct weft_crew *c, const weft_rank *rank)
@@ -97,8 +108,10 @@ static void await_others(struct weft_crew *c, const weft_rank *rank)
     until.tv_sec += (time_t)patience(rank);
     while (c->ended < c->n && pthread_cond_timedwait(&c->changed, &c->lock, &until) == 0)
         continue;
-    if (c->ended < c->n)
-        _exit(report(c->ranks, c->n));
+    if (c->ended == c->n)
+        return;
+    show_hung(c);
+    _exit(report(c->ranks, c->n));
 }
 
 /* Under the lock. */
@@ -179,6 +192,7 @@ static int run(weft_rank *ranks, int n, const weft_cli_options *options, bool qu
     struct weft_crew crew;
     weft_control *control = NULL;
     init_crew(&crew, ranks, n);
+    ranks[0].thread = pthread_self();
     weft_status s = n > 1 ? weft_control_create(n, &control, &ranks[0].err) : WEFT_OK;
     ranks[0].status = s;
     for (int i = 0; i < n && !s; i++) {

@@ -8,7 +8,6 @@
 
 #include <math.h>
 #include <pthread.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,8 +19,19 @@ static const double same_interrupt_s = 1, same_request_s = 5;
 static volatile sig_atomic_t asked, saves;
 static sigset_t taken; /* what weft_stop_take has blocked */
 static bool any;
-static _Atomic double limit, limit_from; /* 0: none */
-static const char *_Atomic limited;
+
+/* What a thread does that has a limit: ranks may be threads, each with its own. */
+typedef struct limited {
+    double limit_s, from; /* 0: it does nothing of the kind */
+    const char *what;
+    pthread_t thread;
+} limited;
+
+enum { MAX_LIMITED = 1025 }; /* as many ranks as may be threads, and one more */
+
+static pthread_mutex_t limits_lock = PTHREAD_MUTEX_INITIALIZER;
+static limited limits[MAX_LIMITED];
+static int n_limits; /* that have ever been used */
 
 bool weft_stop_ends(int number, double after_s)
 {
@@ -96,28 +106,55 @@ static bool is_starting(void)
     return weft_blame_latest_step() == 0;
 }
 
+/* Under the lock: this thread's, or one that nobody uses; NULL: there is none. */
+static limited *find_limit(void)
+{
+    limited *unused = NULL;
+    for (int i = 0; i < n_limits; i++) {
+        if (limits[i].limit_s > 0 && pthread_equal(limits[i].thread, pthread_self()))
+            return &limits[i];
+        if (limits[i].limit_s <= 0)
+            unused = &limits[i];
+    }
+    return unused || n_limits == MAX_LIMITED ? unused : &limits[n_limits++];
+}
+
 void weft_stop_limit(double limit_s, const char *what)
 {
-    atomic_store(&limit, 0);
-    atomic_store(&limited, what);
-    atomic_store(&limit_from, weft_now());
-    atomic_store(&limit, limit_s);
+    pthread_mutex_lock(&limits_lock);
+    limited *l = find_limit();
+    if (l)
+        *l = (limited){limit_s, weft_now(), what, pthread_self()};
+    pthread_mutex_unlock(&limits_lock);
 }
 
 /* What waits in a hook for another rank is to be ended by who finds that rank stopped, up to a
  * quarter after the limit (lib/net), and names it: this comes later. */
-static bool is_over(double now)
+static bool is_over(const limited *l, double now)
 {
-    const double limit_s = atomic_load(&limit), later_s = fmin(fmax(limit_s / 2, 3), 240),
-                 from = fmax(atomic_load(&limit_from), weft_cli_log_spoke());
-    return limit_s > 0 && now > from + limit_s + later_s;
+    const double later_s = fmin(fmax(l->limit_s / 2, 3), 240),
+                 from = fmax(l->from, weft_cli_log_spoke());
+    return l->limit_s > 0 && now > from + l->limit_s + later_s;
 }
 
-/* Whatever the main thread is in, and may be for ever. */
+/* Of those that are over, the one that has begun first. */
+static bool find_over(double now, limited *out)
+{
+    bool found = false;
+    pthread_mutex_lock(&limits_lock);
+    for (int i = 0; i < n_limits; i++)
+        if (is_over(&limits[i], now) && (!found || limits[i].from < out->from)) {
+            *out = limits[i];
+            found = true;
+        }
+    pthread_mutex_unlock(&limits_lock);
+    return found;
+}
+
+/* Whatever threads are in, and may be for ever. */
 static _Noreturn void end_start(bool speaks, weft_status status, const char *why)
 {
     const int code = weft_cli_exit_code(status);
-    weft_crash_show_main();
     if (speaks)
         fprintf(stderr, "%s%s\n", status == WEFT_ERR_STOPPED ? "" : "error: ", why);
     weft_record_end(code, why);
@@ -128,14 +165,18 @@ static _Noreturn void end_start(bool speaks, weft_status status, const char *why
 static void look_at_start(bool speaks, double asked_at, bool hung_up)
 {
     char why[160];
+    limited late;
     const double now = weft_now();
-    if (asked && !hung_up && now - asked_at > same_request_s)
+    if (asked && !hung_up && now - asked_at > same_request_s) {
+        weft_crash_show_main();
         end_start(speaks, WEFT_ERR_STOPPED, "stopped by a signal before the first step");
-    if (!is_over(now))
+    }
+    if (!find_over(now, &late))
         return;
+    weft_crash_show(late.thread);
     snprintf(why, sizeof why,
              "%s is not done after %g s ([weft] start_timeout); a greater one waits longer",
-             atomic_load(&limited), atomic_load(&limit));
+             late.what, late.limit_s);
     end_start(speaks, WEFT_ERR_RUN, why);
 }
 

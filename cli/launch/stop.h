@@ -20,9 +20,10 @@ const sigset_t *weft_stop_signals(void);
  * what runs would take. speaks: the first is acknowledged on standard error. Does
  * nothing where none are blocked. */
 weft_status weft_stop_attend(bool speaks, weft_error *err);
-/* Until it is told otherwise, nobody waits longer than this for the main thread to be done with
- * what it does now ("planning"), of which nothing is lost, or to log a line: who says how far it is
- * does not hang. 0: for ever. Does nothing once there was a step. */
+/* Until it is told otherwise, nobody waits longer than this for the calling thread to be done with
+ * what it does now ("planning"), of which nothing is lost, or for a line of the log: who says how
+ * far it is does not hang. 0: for ever. Ranks that are threads have a limit each. Does nothing once
+ * there was a step. what: lives as long as the process. */
 void weft_stop_limit(double limit_s, const char *what);
 /* Not 0: the run is to end. */
 const volatile sig_atomic_t *weft_stop_asked(void);

@@ -30,7 +30,8 @@ static atomic_int n_codes;
 
 static _Thread_local bool is_main;
 static pthread_t main_thread;
-static atomic_bool installed, shown;
+static atomic_bool installed;
+static atomic_int shown;
 static _Atomic int64_t record_at;
 static atomic_int record = -1;
 
@@ -190,7 +191,7 @@ static void show(uintptr_t address)
         ssize_t written = write(STDERR_FILENO, l.text, l.n);
         (void)written; /* nothing is left to be done about it */
     }
-    atomic_store(&shown, true);
+    atomic_fetch_add(&shown, 1);
 }
 
 static void handle_end(int number, siginfo_t *info, void *context)
@@ -201,12 +202,18 @@ static void handle_end(int number, siginfo_t *info, void *context)
         end_by(number);
 }
 
-void weft_crash_show_main(void)
+void weft_crash_show(pthread_t thread)
 {
     const struct timespec pause = {.tv_nsec = 10000000};
-    if (atomic_load(&installed) && pthread_kill(main_thread, show_signal()) == 0)
-        for (int i = 0; i < 100 && !atomic_load(&shown); i++)
+    const int before = atomic_load(&shown);
+    if (atomic_load(&installed) && pthread_kill(thread, show_signal()) == 0)
+        for (int i = 0; i < 100 && atomic_load(&shown) == before; i++)
             nanosleep(&pause, NULL);
+}
+
+void weft_crash_show_main(void)
+{
+    weft_crash_show(main_thread);
 }
 
 /* Who is deaf to one of them stays so. */
