@@ -33,6 +33,9 @@ int weft_cmd_vet(int argc, char **argv);
 
 /* Is word the name of one of weft's own plugins' commands, or of a plugin that can be found? */
 bool weft_command_is(const char *word);
+/* Commands of the program itself, as plan, which no plugin can give: NULL-ended, said once. */
+void weft_command_set_own(const char *const *names);
+bool weft_command_is_own(const char *word);
 /* The plugin in which a command of this name is looked for. */
 const char *weft_command_plugin(const char *command);
 /* Runs it: argv[0] is its name. */

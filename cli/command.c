@@ -37,6 +37,13 @@ const char *weft_command_plugin(const char *command)
     return own ? own->plugin : command;
 }
 
+static const char *const *own;
+
+void weft_command_set_own(const char *const *names)
+{
+    own = names;
+}
+
 static bool is_listed(const char *const *names, const char *name)
 {
     for (int i = 0; names && names[i]; i++)
@@ -45,10 +52,23 @@ static bool is_listed(const char *const *names, const char *name)
     return false;
 }
 
+bool weft_command_is_own(const char *word)
+{
+    return is_listed(own, word);
+}
+
 static const weft_command *find(const weft_plugin *plugin, const char *name)
 {
     for (const weft_contribution *k = plugin->contributions; k && k->kind != WEFT_END; k++)
         if (k->kind == WEFT_COMMAND && strcmp(k->command->name, name) == 0)
+            return k->command;
+    return NULL;
+}
+
+static const weft_command *first_command(const weft_plugin *plugin)
+{
+    for (const weft_contribution *k = plugin->contributions; k && k->kind != WEFT_END; k++)
+        if (k->kind == WEFT_COMMAND)
             return k->command;
     return NULL;
 }
@@ -140,6 +160,16 @@ static weft_status open_command(weft_search *search, const char *name, weft_modu
     *command = find(module->plugin, name);
     if (*command)
         return WEFT_OK;
+    const weft_command *other = first_command(module->plugin);
+    if (other && find_known(other->name))
+        return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
+                         "plugin '%s' gives no command '%s'; did you mean 'weft %s'?", plugin, name,
+                         other->name);
+    if (other)
+        return weft_fail(err, WEFT_ERR_PLUGIN, WEFT_NOWHERE,
+                         "plugin '%s' gives a command '%s', which nobody can call: a command is "
+                         "called as its plugin is; call it '%s'",
+                         plugin, other->name, plugin);
     return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
                      "plugin '%s' gives no command '%s': list it in [weft] plugins of an INI (weft "
                      "inspect %s says what it is for)",

@@ -39,6 +39,14 @@ static const struct command {
 
 enum { N_COMMANDS = sizeof(commands) / sizeof(commands[0]) };
 
+static const char *const *own_names(void)
+{
+    static const char *names[N_COMMANDS + 2] = {[N_COMMANDS] = "help"};
+    for (int i = 0; i < N_COMMANDS; i++)
+        names[i] = commands[i].name;
+    return names;
+}
+
 static int print_help(void)
 {
     weft_text text = {0};
@@ -146,6 +154,7 @@ int main(int argc, char **argv)
     weft_error_release(&err);
     if (code)
         return code;
+    weft_command_set_own(own_names());
     const char *word = argc > 1 ? argv[1] : NULL;
     if (!word) {
         fputs("error: no command given; weft --help lists all\n", stderr);

@@ -197,9 +197,13 @@ static weft_status check_name(const char *name, const kind *k, weft_error *err)
         status = weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
                            "there is a plugin '%s' already, %s; choose another name", name,
                            path ? path : "built in");
-    if (status == WEFT_OK && strcmp(k->name, "command") == 0 && weft_command_is(name))
-        status = weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
-                           "weft has a command '%s' already; choose another name", name);
+    if (status == WEFT_OK && strcmp(k->name, "command") == 0 &&
+        (weft_command_is_own(name) || weft_command_is(name)))
+        status =
+            weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
+                      "weft has a command '%s' already, and a plugin's of that name would never be "
+                      "called; choose another name",
+                      name);
     if (k->op && status == WEFT_OK)
         status = weft_cli_ops_init(&ops, search, NULL, err);
     if (status == WEFT_OK && k->op && weft_ops_find(&ops, name))
