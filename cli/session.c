@@ -225,11 +225,12 @@ static bool learns(const weft_graph *g)
     return false;
 }
 
-weft_status weft_session_check_plan(const weft_session *s, const weft_plan *plan, weft_error *err)
+weft_status weft_session_check_updates(const weft_session *s, const weft_plan *plan,
+                                       weft_error *err)
 {
     const weft_loaded *by = weft_plugins_that_gives(s->plugins, "optimizer");
     if (learns(plan->lowered[WEFT_MODE_TRAIN]->graph))
-        return weft_plan_check_axes(plan, err);
+        return WEFT_OK;
     if (by)
         return weft_fail(err, WEFT_ERR_PLUGIN, by->module.where,
                          "plugin '%s' gives an optimizer, and its hook joint has returned without "
@@ -238,6 +239,13 @@ weft_status weft_session_check_plan(const weft_session *s, const weft_plan *plan
     return weft_fail(err, WEFT_ERR_INPUT, weft_params_where(s->run, "plugins"),
                      "no listed plugin is an optimizer, so nothing would be learnt; list one, as "
                      "adamw, in [weft] plugins");
+}
+
+weft_status weft_session_check_plan(const weft_session *s, const weft_plan *plan, weft_error *err)
+{
+    weft_status status = weft_session_check_updates(s, plan, err);
+    status = status ? status : weft_plan_check_axes(plan, err);
+    return status ? status : weft_plan_check_fields(plan, err);
 }
 
 void weft_session_release(weft_session *s)

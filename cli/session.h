@@ -31,7 +31,11 @@ double weft_session_patience(const weft_params *run);
 /* The watch of a rank keeps to what [weft] says. */
 void weft_session_limit(const weft_session *session, weft_watch *watch);
 
-/* Fails where no plugin updates a parameter, or an axis cuts what the model does not have. */
+/* Fails where no plugin updates a parameter. */
+weft_status weft_session_check_updates(const weft_session *session, const weft_plan *plan,
+                                       weft_error *err);
+/* The same, or where an axis cuts what the model does not have, or fields of the data are wrong:
+ * what weft_plan_check, too, says. */
 weft_status weft_session_check_plan(const weft_session *session, const weft_plan *plan,
                                     weft_error *err);
 

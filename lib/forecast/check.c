@@ -79,6 +79,32 @@ static weft_status check_axis(const weft_axis *axis, int n, const char *const *n
     return s;
 }
 
+static bool is_sound(const weft_field *f, const weft_field *all)
+{
+    for (const weft_field *o = all; o != f; o++)
+        if (strcmp(o->name, f->name) == 0)
+            return false;
+    return weft_is_name(f->name, "_") && f->shape && strncmp(f->shape, "batch", 5) == 0 &&
+           strcspn(f->shape, " ") == 5 && f->dtype >= 0 && f->dtype < WEFT_DTYPES &&
+           (f->dtype == WEFT_I32 || weft_dtype_is_float(f->dtype));
+}
+
+/* A model that reads none of a wrong one has room made for it all the same. */
+weft_status weft_plan_check_fields(const weft_plan *plan, weft_error *err)
+{
+    const weft_graph *g = weft_plan_model(plan);
+    const weft_field *all = g ? g->config.fields : NULL;
+    for (const weft_field *f = all; f && f->name; f++)
+        if (!is_sound(f, all))
+            return weft_fail(err, WEFT_ERR_PLUGIN, WEFT_NOWHERE,
+                             "the data of plugin '%s': field %d, '%s', of shape '%s', is none: its "
+                             "name is letters, digits and '_', of no other field, batch the first "
+                             "dim of its shape, and its type i32 or one of real numbers",
+                             g->config.fields_by, (int)(f - all), f->name,
+                             f->shape ? f->shape : "");
+    return WEFT_OK;
+}
+
 weft_status weft_plan_check_axes(const weft_plan *plan, weft_error *err)
 {
     const weft_graph *g = weft_plan_model(plan);
@@ -94,6 +120,7 @@ weft_status weft_plan_check_axes(const weft_plan *plan, weft_error *err)
 weft_status weft_plan_check(const weft_plan *plan, weft_error *err)
 {
     weft_status s = weft_plan_check_axes(plan, err);
+    s = s ? s : weft_plan_check_fields(plan, err);
     s = s ? s : check_transport(plan, err);
     s = s ? s : weft_plan_reach_far(plan, err);
     for (int m = 0; m < WEFT_MODES; m++) {

@@ -88,6 +88,8 @@ uint64_t weft_plan_identity(const weft_plan *plan, const weft_forecast *f);
 weft_status weft_plan_check(const weft_plan *plan, weft_error *err);
 /* Of that: is there what axes are said to cut? */
 weft_status weft_plan_check_axes(const weft_plan *plan, weft_error *err);
+/* And: are the fields sound that the data say they have? */
+weft_status weft_plan_check_fields(const weft_plan *plan, weft_error *err);
 
 /* ---- libraries.c: memory beside what is planned, as the plugins estimate it ---- */
 
