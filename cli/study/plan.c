@@ -330,7 +330,7 @@ weft_status weft_study_plan(const weft_cli_options *options, json_t **out, weft_
     s = s ? s : check_dropped(&session, err);
     s = s ? s : weft_plan_create(session.plugins, session.settings, &how, &plan, err);
     s = s ? s : weft_plan_check(plan, err);
-    s = s ? s : weft_session_check_plan(&session, plan, err);
+    s = s ? s : weft_session_check_updates(&session, plan, err);
     s = s ? s : weft_plan_to_json(&session, plan, out, err);
     weft_plan_destroy(plan);
     weft_session_release(&session);
