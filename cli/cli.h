@@ -96,6 +96,8 @@ typedef struct weft_cli_options {
                         this one */
     bool threads;    /* ranks are threads, whatever transport is listed */
     bool silent;     /* warnings are not shown: it is one plan of many */
+    weft_text *said; /* warnings of other plans, a line each, which are not shown again; NULL: all
+                        are */
     const char *gpu; /* it is planned for this GPU, whatever device is listed; or NULL */
     const weft_text *files; /* the INI and what it includes as rank 0 has read them
                                (weft_settings_pack); NULL: they are read here */
@@ -163,6 +165,7 @@ typedef struct weft_cli_log {
     weft_log_level least_kept; /* that is kept in the file */
     bool timed;                /* what is shown begins with the time; what is kept always does */
     bool transient;            /* a status line stands on the terminal */
+    weft_text *said;           /* warnings that are not shown again; NULL: all are */
     bool early; /* whether there will be a file is not known yet: lines are kept for it */
     weft_text before;
     weft_journal file; /* log.txt; no path: none */

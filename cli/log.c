@@ -77,6 +77,20 @@ double weft_cli_log_spoke(void)
     return spoke;
 }
 
+/* Under the lock. Is it a warning that was shown already? If not, it is noted. */
+static bool was_said(weft_text *said, weft_log_level level, const char *line)
+{
+    weft_text whole = {0};
+    if (!said || level != WEFT_LOG_WARN)
+        return false;
+    weft_text_print(&whole, "\n%s\n", line);
+    const bool was = said->data && strstr(said->data, weft_text_get(&whole));
+    if (!was && !whole.out_of_memory)
+        weft_text_add(said, weft_text_get(&whole));
+    weft_text_release(&whole);
+    return was;
+}
+
 /* Several ranks may have one standard error: whole lines go there, each in one piece. */
 static void write_line(void *self, weft_log_level level, const char *line)
 {
@@ -87,7 +101,7 @@ static void write_line(void *self, weft_log_level level, const char *line)
     if (!shows && !keeps)
         return;
     flockfile(stderr);
-    if (shows)
+    if (shows && !was_said(log->said, level, line))
         show_line(log, level, line);
     if (keeps)
         keep_line(log, level, line);

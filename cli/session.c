@@ -177,6 +177,7 @@ weft_status weft_session_init(weft_session *s, const weft_cli_options *options, 
         s->sink.least = s->sink.least_kept = least;
     else if (weft_params_bool(s->run, "log_ranks"))
         s->sink.least_kept = least;
+    s->sink.said = options->said;
     if (options->silent)
         s->sink.least = s->sink.least_kept = WEFT_LOG_ERROR;
     s->sink.timed = weft_params_is(s->run, "log_time", "all");

@@ -287,7 +287,9 @@ int weft_cmd_ablate(int argc, char **argv)
     };
     weft_cli_options options;
     weft_error err = {0};
+    weft_text said = {0}; /* what several variants are warned of is said once */
     int code = weft_cli_parse(&usage, argc, argv, &options);
+    options.said = &said;
     if (code == WEFT_CLI_GO) {
         ablation *a = weft_alloc_zero(1, sizeof *a);
         char *dir = options.n_arguments < 2 ? NULL
@@ -307,5 +309,6 @@ int weft_cmd_ablate(int argc, char **argv)
     }
     weft_error_release(&err);
     weft_cli_options_release(&options);
+    weft_text_release(&said);
     return code;
 }
