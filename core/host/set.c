@@ -400,14 +400,12 @@ static weft_status create_one(weft_plugins *plugins, weft_loaded *loaded, const 
 
 static void destroy_one(weft_loaded *loaded)
 {
-    const weft_plugin *plugin = loaded->module.plugin;
-    if (loaded->created && plugin->destroy) {
-        const weft_entry entry = enter(loaded, "destroy", NULL);
-        plugin->destroy(loaded->self);
-        leave(&entry, WEFT_OK);
-    }
+    const weft_entry entry = enter(loaded, "destroy", NULL); /* who has freed self, too, is named */
+    if (loaded->created && loaded->module.plugin->destroy)
+        loaded->module.plugin->destroy(loaded->self);
     if (loaded->self != &loaded->host)
         weft_free(loaded->self);
+    leave(&entry, WEFT_OK);
     loaded->created = false;
     loaded->self = NULL;
 }

@@ -290,7 +290,9 @@ static bool may_set(weft_graph *g, const weft_value *v, bool late, const char *w
 void weft_set_scope(weft_graph *g, weft_value *v, weft_scope scope)
 {
     if (may_set(g, v, g->placed,
-                "the scope of %s is set in a placed graph; passes of stage graph set it"))
+                "the scope of %s is set in a placed graph; passes of stage graph set it") &&
+        may_set(g, v, (unsigned)scope > WEFT_STEP_END,
+                "the scope of %s is none; weft_scope lists all"))
         v->node->scope = scope;
 }
 

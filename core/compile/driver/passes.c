@@ -219,7 +219,7 @@ static weft_status check_model(const weft_plan *p, const weft_graph *g, weft_err
     if (!by)
         return weft_fail(err, WEFT_ERR_INPUT, weft_params_where(p->weft, "plugins"),
                          "no listed plugin builds a model; list one, as llama3, in [weft] plugins");
-    const bool mute = g->n_nodes && !trains;
+    const bool mute = !trains && (g->n_nodes || g->config.mode != WEFT_MODE_EVALUATE);
     return weft_fail(err, mute ? WEFT_ERR_INPUT : WEFT_ERR_PLUGIN, by->module.where,
                      mute ? "the model of plugin '%s' writes no text: it has no logits of ids"
                           : "plugin '%s' gives a model, and its hook graph has returned without "

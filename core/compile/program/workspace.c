@@ -13,9 +13,13 @@ static int64_t ask(const weft_compiler *c, const weft_kernel *k, const weft_call
         return 0;
     const weft_entry entry = weft_enter_op(weft_kernels_owner(c->options->kernels, k), "workspace",
                                            call->op->name, NULL);
-    size_t bytes = k->workspace(call);
+    const size_t bytes = k->workspace(call);
+    if (bytes >> 50)
+        weft_fail(c->err, WEFT_ERR_PLUGIN, WEFT_NOWHERE,
+                  "plugin '%s': kernel %s of op %s asks for %zu bytes of workspace",
+                  weft_blame_get().plugin, k->name, k->op, bytes);
     weft_leave(&entry, WEFT_OK);
-    return (int64_t)bytes;
+    return bytes >> 50 ? INT64_MAX : (int64_t)bytes;
 }
 
 /* As the rank with the largest part holds it. Returns whether that is more than t says. */
@@ -43,15 +47,13 @@ weft_status weft_compile_workspace(weft_compiler *c, const weft_instruction *in,
     if (!nominal)
         return weft_fail_memory(c->err);
     memcpy(nominal, in->tensors, (size_t)n * sizeof *nominal);
-    for (int i = 0; i < n; i++) {
-        const weft_value *v = i < in->n_ins ? in->node->ins[i] : in->node->outs[i - in->n_ins];
-        if (enlarge(c, v, &nominal[i]))
-            larger = true;
-    }
+    for (int i = 0; i < n; i++)
+        larger |= enlarge(c, i < in->n_ins ? in->node->ins[i] : in->node->outs[i - in->n_ins],
+                          &nominal[i]);
     call.ins = nominal;
     call.outs = nominal + in->n_ins;
     int64_t most = larger ? ask(c, weft_kernels_find(kernels, &call), &call) : 0;
     *bytes = most > *bytes ? most : *bytes;
     weft_free(nominal);
-    return WEFT_OK;
+    return *bytes == INT64_MAX ? WEFT_ERR_PLUGIN : WEFT_OK;
 }
