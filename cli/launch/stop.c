@@ -165,7 +165,7 @@ static _Noreturn void end_start(bool speaks, weft_status status, const char *why
 static void look_at_start(bool speaks, double asked_at, bool hung_up)
 {
     char why[160];
-    limited late;
+    limited late = {0};
     const double now = weft_now();
     if (asked && !hung_up && now - asked_at > same_request_s) {
         weft_crash_show_main();
@@ -211,16 +211,31 @@ static void *attend(void *arg)
     return NULL;
 }
 
+/* Signals end the process as they are; limits hold all the same. */
+static void *watch(void *arg)
+{
+    const bool *speaks = arg;
+    const struct timespec often = {.tv_nsec = 500000000};
+    sigset_t all;
+    sigfillset(&all);
+    pthread_sigmask(SIG_BLOCK, &all, NULL); /* they are for who computes, and is named */
+    for (;;) {
+        nanosleep(&often, NULL);
+        if (is_starting())
+            look_at_start(*speaks, 0, false);
+    }
+    return NULL;
+}
+
 weft_status weft_stop_attend(bool speaks, weft_error *err)
 {
     static bool said; /* the thread lives as long as the process */
     pthread_t thread;
     said = speaks;
-    int code = any ? pthread_create(&thread, NULL, attend, &said) : 0;
+    int code = pthread_create(&thread, NULL, any ? attend : watch, &said);
     if (code)
         return weft_fail(err, WEFT_ERR_IO, WEFT_NOWHERE, "cannot start a thread for signals: %s",
                          strerror(code));
-    if (any)
-        pthread_detach(thread);
+    pthread_detach(thread);
     return WEFT_OK;
 }

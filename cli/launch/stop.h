@@ -17,8 +17,8 @@ const sigset_t *weft_stop_signals(void);
  * further signal that ends everything at once does so, and names the plugin and hook that the main
  * thread is in; in a process that has a launcher of weft's that is the launcher's business. Before
  * the first step nothing is lost: there the first signal is enough, but for SIGHUP, however long
- * what runs would take. speaks: the first is acknowledged on standard error. Does
- * nothing where none are blocked. */
+ * what runs would take. speaks: the first is acknowledged on standard error. Where
+ * none are blocked it looks at limits alone. */
 weft_status weft_stop_attend(bool speaks, weft_error *err);
 /* Until it is told otherwise, nobody waits longer than this for the calling thread to be done with
  * what it does now ("planning"), of which nothing is lost, or for a line of the log: who says how

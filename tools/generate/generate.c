@@ -4,6 +4,7 @@
 #include "execute/run.h"
 #include "forecast/forecast.h"
 #include "launch/job.h"
+#include "launch/stop.h"
 #include "net/digest.h"
 #include "room.h"
 
@@ -138,6 +139,14 @@ static weft_status make_plan(work *w, weft_error *err)
     return s ? s : check_kind_of(w, w->plan, err);
 }
 
+static weft_status plan_in_time(work *w, weft_error *err)
+{
+    weft_stop_limit(weft_session_patience(w->rank->session.run), "planning");
+    weft_status s = make_plan(w, err);
+    weft_stop_limit(0, NULL);
+    return s;
+}
+
 static weft_status load(work *w, weft_error *err)
 {
     const generate_source *source = w->job->source;
@@ -170,7 +179,7 @@ static weft_status prepare(work *w)
     weft_status s = weft_rank_open(rank);
     if (!w->job->wishes->out)
         s = s ? s : weft_rank_agree(rank, "reading prompts", find_texts(w, &rank->err));
-    s = s ? s : weft_rank_agree(rank, "planning", make_plan(w, &rank->err));
+    s = s ? s : weft_rank_agree(rank, "planning", plan_in_time(w, &rank->err));
     s = s ? s
           : weft_rank_agree(rank, "comparing the ranks",
                             weft_digest_check(w->plan, rank->control, &rank->err));
