@@ -149,8 +149,15 @@ void conform_check_shards(const conform *c, const conform_use *u);
 weft_status conform_add_ops(weft_ops *ops, weft_error *err);
 void conform_check_order(const conform *c, const conform_use *u);
 void conform_check_gradient(const conform *c, const conform_use *u, const weft_ops *ops);
+/* What became of the first kernels of the plugin, in their order. */
+enum { CONFORM_MOST_KERNELS = 1024, CONFORM_TRIED = 1, CONFORM_TAKEN = 2 };
+typedef struct conform_kernels {
+    unsigned char of[CONFORM_MOST_KERNELS];
+} conform_kernels;
+
 /* All kernels of this plugin for the op. */
-void conform_check_kernels(const conform *c, const conform_use *u, const conform_plan *p);
+void conform_check_kernels(const conform *c, const conform_use *u, const conform_plan *p,
+                           conform_kernels *seen);
 /* The kernel's prepare on this call, which it accepts: leaks, and allocations that fail. */
 void conform_check_prepare(const conform *c, const weft_kernel *k, const weft_call *call);
 

@@ -63,7 +63,8 @@ done:
     return taken;
 }
 
-static void check_kernel(const conform *c, const conform_use *u, const conform_plan *p,
+/* Has it taken a call? */
+static bool check_kernel(const conform *c, const conform_use *u, const conform_plan *p,
                          const weft_kernel *k)
 {
     static const weft_dtype dtypes[] = {WEFT_DTYPES, WEFT_F32, WEFT_BF16, WEFT_F64};
@@ -83,6 +84,7 @@ static void check_kernel(const conform *c, const conform_use *u, const conform_p
     conform_count(c, "kernel launches", taken);
     if (taken == 0 && c->whole)
         conform_count(c, "uses that a kernel does not accept", 1);
+    return taken > 0;
 }
 
 static bool is_for(const weft_kernel *k, const conform_use *u, const conform_plan *p)
@@ -107,7 +109,8 @@ static bool open_device(const conform *c, const conform_plan *p)
     return s == WEFT_OK;
 }
 
-void conform_check_kernels(const conform *c, const conform_use *u, const conform_plan *p)
+void conform_check_kernels(const conform *c, const conform_use *u, const conform_plan *p,
+                           conform_kernels *seen)
 {
     bool opened = false;
     for (int i = 0; i < p->plugins->n; i++) {
@@ -120,7 +123,10 @@ void conform_check_kernels(const conform *c, const conform_use *u, const conform
             if (!opened && !open_device(c, p))
                 return;
             opened = true;
-            check_kernel(c, u, p, k);
+            const bool taken = check_kernel(c, u, p, k);
+            if (k - plugin->kernels < CONFORM_MOST_KERNELS)
+                seen->of[k - plugin->kernels] |=
+                    taken ? CONFORM_TRIED | CONFORM_TAKEN : CONFORM_TRIED;
         }
     }
     if (opened)

@@ -12,6 +12,7 @@ typedef struct seen {
     struct {
         char name[64], made[200];
     } use[1024];
+    conform_kernels kernels;
 } seen;
 
 typedef struct walk {
@@ -33,6 +34,9 @@ static const conform_case cases[] = {
     {.model = "gpt2", .others = "bf16 sample", .ranks = 1, .threads = 3},
     {.model = "llama3", .others = "join", .ranks = 1, .threads = 1},
     {.model = "llama3", .others = "bf16 ac join", .ranks = 1, .threads = 3},
+    /* on an axis of the plugin's own */
+    {.model = "llama3", .others = "", .ranks = 2, .threads = 1, .degree = 2},
+    {.model = "gpt2", .others = "bf16", .ranks = 3, .threads = 3, .degree = 3},
 };
 
 /* ---- which nodes ---- */
@@ -116,7 +120,7 @@ static void check_use(const conform *c, void *self)
         conform_check_order(c, u);
         conform_check_gradient(c, u, &w->p->plan->ops);
     }
-    conform_check_kernels(c, u, w->p);
+    conform_check_kernels(c, u, w->p, &w->seen->kernels);
     weft_free(u);
 }
 
@@ -255,6 +259,18 @@ static void tell_untried(const conform *c, const weft_plugin *plugin, const seen
                          "kernel %s: no graph of the runs tried has op %s; set what it needs "
                          "(-o), or give a run that has it (--ini)",
                          k->name, k->op);
+        else if (k - plugin->kernels < CONFORM_MOST_KERNELS &&
+                 s->kernels.of[k - plugin->kernels] == CONFORM_TRIED)
+            conform_skip(c,
+                         "kernel %s: it takes none of the calls of op %s that were tried, in no "
+                         "dtype: see its `types` and `accepts`, or give a run that it takes one of "
+                         "(--ini)",
+                         k->name, k->op);
+}
+
+static bool is_for(const conform *c, const conform_case *k)
+{
+    return !k->degree || (c->cuts && !conform_is_axis(c->plugin));
 }
 
 void conform_ops(const conform *c, void *module)
@@ -266,7 +282,7 @@ void conform_ops(const conform *c, void *module)
     w.seen = shared;
     for (int i = 0; shared && i < n; i++) {
         const char *places[CONFORM_MOST_PLACES];
-        int n_places = conform_find_places(c, &cases[i], places);
+        int n_places = is_for(c, &cases[i]) ? conform_find_places(c, &cases[i], places) : 0;
         for (int p = 0; p < n_places; p++) {
             conform_case k = cases[i];
             k.place = places[p];

@@ -9,7 +9,7 @@
 #include <string.h>
 #include <weft/files.h>
 
-enum { MOST_ADDED = 2, MOST_EDITS = CONFORM_MOST_SET + 2 * MOST_ADDED + 2 };
+enum { MOST_ADDED = 2, MOST_EDITS = CONFORM_MOST_SET + 2 * MOST_ADDED + 3 };
 
 /* Plugins of axes, each with two ranks, that are listed behind the model. */
 static const struct spread {
@@ -82,6 +82,9 @@ static weft_status write_ini(const own *o, const struct spread *s, const char *p
         e.list[e.n++] = (weft_cli_edit){WEFT_CLI_SET, o->c->set.list[i].text, NULL};
     e.list[e.n++] = (weft_cli_edit){WEFT_CLI_SET, "train.steps=2", NULL};
     edit(&e, WEFT_CLI_SET, "weft.dir=%s/%s", o->c->folder, "run");
+    if (is_listed(o, "metrics") && strcmp(o->c->plugin, "metrics") != 0)
+        e.list[e.n++] =
+            (weft_cli_edit){WEFT_CLI_WITHOUT, "metrics", NULL}; /* who wants it adds it */
     for (int i = 0; s && i < MOST_ADDED && s->added[i]; i++) {
         edit(&e, WEFT_CLI_WITH, "%s@after:%s", s->added[i], i ? s->added[i - 1] : o->model);
         edit(&e, WEFT_CLI_SET, "%s.degree=%s", s->added[i], "2");

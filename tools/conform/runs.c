@@ -26,7 +26,13 @@ static const mesh meshes[] = {
     {"cp", 2, ONE_PLACE, false},       {"pp", 2, ONE_PLACE, true},
     {"pp cp", 4, WHOLE_ALONE, false},
 };
-static const mesh own_axis = {"", 2, ONE_PLACE, true};
+/* Of an axis of the plugin's own: the first that its heads, or whatever it cuts, can be divided
+ * for.
+ */
+static const struct own_axis {
+    const char *model;
+    mesh on;
+} own_axes[] = {{"llama3", {"", 2, ONE_PLACE, true}}, {"gpt2", {"", 3, ONE_PLACE, true}}};
 
 const char *conform_gist(weft_text *said)
 {
@@ -164,16 +170,26 @@ static void check_mesh(const conform *c, const at *a, const conform_case *k, con
 
 /* ---- what cannot be run ---- */
 
+/* Data whose samples are no text, which no model of ours reads, however they are set. */
+static bool has_fields(const weft_plugin *plugin)
+{
+    for (const weft_contribution *k = plugin->contributions; k && k->kind != WEFT_END; k++)
+        if (k->kind == WEFT_SERVICE && strcmp(k->service, "data") == 0)
+            return ((const weft_data *)k->table)->fields != NULL;
+    return false;
+}
+
 /* What fits nowhere may want settings or company that we do not know; what breaks a graph is
  * broken. */
-static void tell_nowhere(const conform *c, const conform_case *k)
+static void tell_nowhere(const conform *c, const weft_plugin *plugin, const conform_case *k)
 {
+    const bool set = c->set.n > 0 && !has_fields(plugin);
     weft_text why = {0};
     conform_case alone = *k;
     alone.others = "";
     alone.ranks = 1;
     bool broken = conform_find_breakage(c, alone, &why);
-    if (broken || c->set.n)
+    if (broken || set)
         conform_fail(c, "runs: it runs nowhere: %s", weft_text_get(&why));
     else if (c->model)
         conform_skip(c,
@@ -229,6 +245,21 @@ static int run_on(const conform *c, const weft_plugin *plugin, conform_case k, c
     return tried;
 }
 
+static int run_on_own(const conform *c, const weft_plugin *plugin, conform_case k)
+{
+    int tried = 0;
+    for (size_t i = 0; i < sizeof own_axes / sizeof own_axes[0] && !tried; i++) {
+        k.model = own_axes[i].model;
+        k.degree = own_axes[i].on.ranks;
+        tried = run_on(c, plugin, k, &own_axes[i].on, 0);
+    }
+    if (!tried)
+        conform_skip(c, "runs: its own axis: no small run can have two ranks of it, or three; give "
+                        "it a run that can with --ini FILE, or compare one with one rank by weft "
+                        "oracle");
+    return tried;
+}
+
 void conform_runs(const conform *c, void *self)
 {
     const weft_module *module = self;
@@ -251,11 +282,8 @@ void conform_runs(const conform *c, void *self)
     for (int m = 0; m < (int)(sizeof meshes / sizeof meshes[0]); m++)
         if (c->whole || meshes[m].how != WHOLE_ALONE)
             tried += run_on(c, module->plugin, k, &meshes[m], m);
-    if (c->cuts && !conform_is_axis(c->plugin)) {
-        conform_case spread = k;
-        spread.degree = 2;
-        tried += run_on(c, module->plugin, spread, &own_axis, 0);
-    }
+    if (c->cuts && !conform_is_axis(c->plugin))
+        tried += run_on_own(c, module->plugin, k);
     if (tried == 0)
-        tell_nowhere(c, &k);
+        tell_nowhere(c, module->plugin, &k);
 }
