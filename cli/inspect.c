@@ -2,6 +2,7 @@
 /* weft inspect NAME ...: everything a plugin's descriptor says. Touches no hardware: no hook of the
  * plugin is called. */
 #include "cli.h"
+#include "inspect_check.h"
 #include "ops.h"
 
 #include "compile/driver/plan.h"
@@ -23,9 +24,14 @@ static void check_ops(weft_search *search, const weft_plugin *plugin, weft_error
     const weft_op *const *op = plugin->ops;
     if (weft_cli_ops_init(&ops, search, plugin, err) == WEFT_OK)
         weft_plan_check_ops(&ops, plugin, WEFT_NOWHERE, err);
+    weft_error why = {0};
     for (weft_pattern pattern; op && *op; op++)
         if ((*op)->pattern)
-            weft_pattern_read(&ops, *op, &pattern, err);
+            weft_pattern_read(&ops, *op, &pattern, &why);
+    for (int i = 0; i < why.n_items; i++)
+        weft_fail(err, why.items[i].status, WEFT_NOWHERE, "plugin '%s': %s", plugin->name,
+                  why.items[i].text ? why.items[i].text : "?");
+    weft_error_release(&why);
     weft_ops_release(&ops);
 }
 
@@ -33,6 +39,7 @@ static void inspect_one(void *self, const weft_module *module, weft_text *text, 
 {
     const wish *w = self;
     check_ops(w->search, module->plugin, err);
+    weft_cli_inspect_check(module->plugin, err);
     if (w->man) {
         weft_plugin_describe_man(module, text);
         return;

@@ -9,6 +9,8 @@ weft_SOURCES = \
 	cli/plugin_exit.c \
 	cli/folder.c \
 	cli/inspect.c \
+	cli/inspect_check.c \
+	cli/inspect_check.h \
 	cli/lock.c \
 	cli/log.c \
 	cli/main.c \
