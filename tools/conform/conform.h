@@ -143,6 +143,8 @@ bool conform_use_init(conform_use *u, const weft_graph *g, const weft_node *n,
 void conform_check_linear(const conform *c, const conform_use *u);
 void conform_check_monotone(const conform *c, const conform_use *u);
 void conform_check_accumulate(const conform *c, const conform_use *u);
+/* Predictions, and MFU, are of what it says. */
+void conform_check_flops(const conform *c, const conform_use *u);
 void conform_check_in_place(const conform *c, const conform_use *u);
 void conform_check_shards(const conform *c, const conform_use *u);
 /* ops: of the graph, with what this check needs of its own. */

@@ -116,6 +116,7 @@ static void check_use(const conform *c, void *self)
         conform_check_monotone(c, u);
         conform_check_accumulate(c, u);
         conform_check_in_place(c, u);
+        conform_check_flops(c, u);
         conform_check_shards(c, u);
         conform_check_order(c, u);
         conform_check_gradient(c, u, &w->p->plan->ops);

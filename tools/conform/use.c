@@ -290,6 +290,29 @@ static bool same_size(const weft_tensor *a, const weft_tensor *b)
     return a->dtype == b->dtype && weft_tensor_count(a) == weft_tensor_count(b);
 }
 
+void conform_check_flops(const conform *c, const conform_use *u)
+{
+    const weft_node *n = u->node;
+    const weft_call call = {.op = n->op,
+                            .attrs = n->attrs,
+                            .n_attrs = n->n_attrs,
+                            .n_ins = n->n_ins,
+                            .n_outs = n->n_outs,
+                            .ins = u->ins,
+                            .outs = u->outs,
+                            .threads = 1};
+    conform_now(c, "op %s: flops", n->op->name);
+    if (!n->op->flops)
+        return;
+    const weft_entry entry =
+        weft_enter_op(weft_ops_owner(u->graph->config.ops, n->op), "flops", n->op->name, NULL);
+    const double flops = n->op->flops(&call);
+    weft_leave(&entry, WEFT_OK);
+    if (!(flops >= 0 && flops < 1e30))
+        conform_fail(c, "op %s: flops: it says %g operations of one call; a number from 0 on",
+                     n->op->name, flops);
+}
+
 void conform_check_in_place(const conform *c, const conform_use *u)
 {
     const weft_node *n = u->node;
