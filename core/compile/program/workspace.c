@@ -14,12 +14,13 @@ static int64_t ask(const weft_compiler *c, const weft_kernel *k, const weft_call
     const weft_entry entry = weft_enter_op(weft_kernels_owner(c->options->kernels, k), "workspace",
                                            call->op->name, NULL);
     const size_t bytes = k->workspace(call);
-    if (bytes >> 50)
+    const bool absurd = (uint64_t)bytes >> 50;
+    if (absurd)
         weft_fail(c->err, WEFT_ERR_PLUGIN, WEFT_NOWHERE,
                   "plugin '%s': kernel %s of op %s asks for %zu bytes of workspace",
                   weft_blame_get().plugin, k->name, k->op, bytes);
     weft_leave(&entry, WEFT_OK);
-    return bytes >> 50 ? INT64_MAX : (int64_t)bytes;
+    return absurd ? INT64_MAX : (int64_t)bytes;
 }
 
 /* As the rank with the largest part holds it. Returns whether that is more than t says. */
