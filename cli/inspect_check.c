@@ -71,7 +71,7 @@ static void check_op(const weft_plugin *p, const weft_op *op, weft_error *err)
 static void check_kernel(const weft_plugin *p, const weft_kernel *k, weft_error *err)
 {
     const char *results = k->types ? strchr(k->types, '>') : NULL;
-    if (k->types && (!results || strchr(results + 1, '>') || results == k->types || !results[1] ||
+    if (k->types && (!results || strchr(results + 1, '>') || !results[1] ||
                      k->types[strspn(k->types, "hfinsq*>")]))
         complain(
             err, p,
