@@ -53,8 +53,8 @@ void trial_release(trial *t);
 void trial_int(trial *t, const char *key, int64_t value);
 void trial_real(trial *t, const char *key, double value);
 void trial_text(trial *t, const char *key, const char *value);
-/* Adds an operand or a result; sizes end with -1. Operands are filled with normal numbers of this
- * seed. */
+/* Adds an operand or a result; sizes end with -1. Operands are filled with nearly normal numbers of
+ * this seed. */
 weft_tensor *trial_in(trial *t, weft_dtype dtype, uint64_t seed, const int64_t *sizes);
 weft_tensor *trial_out(trial *t, weft_dtype dtype, const int64_t *sizes);
 /* A composite last dim: `grain` elements each, this shard beginning at element lo of whole. */

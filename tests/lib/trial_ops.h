@@ -17,6 +17,7 @@ static const weft_dtype halves[2] = {WEFT_F32, WEFT_BF16};
 /* Of many like it, every third is enough where time is short, or the seventh where the machine is
  * slow. */
 bool trial_left_out(void);
+bool trial_left_out_of(int *n, int every); /* n: a count of the test's own */
 #define SAMPLE                                                                                     \
     if (trial_left_out())                                                                          \
     continue
