@@ -17,7 +17,7 @@
 /* last: it needs the headers above */
 #include <cmocka.h>
 
-enum { SAMPLE = 75, SECONDS = 60 };
+enum { SAMPLE = 40, SECONDS = 60 };
 
 static const char ini[] = "[weft]\n"
                           "plugins = llama3 text cpu bf16 adamw metrics sample dump\n"
@@ -303,7 +303,7 @@ static void test_train_cuda(void **state)
              "train run.ini --without cpu --with cuda@after:text -o cuda.driver=%s -o "
              "cuda.cublaslt=%s",
              fake, fake);
-    torture_some(&c, 40);
+    torture_some(&c, 24);
 }
 
 static void test_plan(void **state)
@@ -342,7 +342,7 @@ static void test_plugins(void **state)
 {
     static const command c = {weft_cmd_plugins, "plugins", false};
     (void)state;
-    torture_some(&c, SAMPLE / 4); /* it opens all of them */
+    torture_some(&c, SAMPLE / 2); /* it opens all of them */
 }
 
 int main(void)

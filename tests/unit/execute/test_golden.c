@@ -503,7 +503,7 @@ static void queues_change_no_bit(void **state)
     } runs[] = {{"", THREE},
                 {"", THREE "micro_batch = 1\nloss_chunk = 4\n"},
                 {"bf16", THREE "micro_batch = 1\n"}};
-    const int seeds = getenv("WEFT_LONG") ? 8 : 3;
+    const int seeds = getenv("WEFT_LONG") ? 8 : 2;
     for (size_t i = 0; i < sizeof runs / sizeof *runs; i++)
         for (int seed = 1; seed <= seeds; seed++) {
             char *rest = weft_format("%s[cpu]\nqueues = adversarial\nadversary_seed = %d\n",

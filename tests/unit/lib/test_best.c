@@ -220,7 +220,7 @@ static void check(const random_case *c, uint64_t seed)
 static void test_never_worse(void **state)
 {
     (void)state;
-    const int n = getenv("WEFT_LONG") ? 2000 : 100;
+    const int n = getenv("WEFT_LONG") ? 2000 : 60;
     for (int seed = 0; seed < n; seed++) {
         random_case c;
         make(&c, (uint64_t)seed);
