@@ -141,13 +141,27 @@ static void *allocate(const weft_host *host, size_t bytes)
                                        : weft_alloc_aligned(bytes < PAGE ? 64 : PAGE, bytes);
 }
 
+/* By all threads: the system gives a page when it is first written, which takes as long as a copy
+ * of it or longer. */
+static void clear(char *memory, size_t bytes, int threads)
+{
+    const size_t piece = (size_t)16 << 20;
+    const int64_t n = (int64_t)((bytes + piece - 1) / piece);
+#pragma omp parallel for schedule(static) num_threads(threads) if (n > 1)
+    for (int64_t i = 0; i < n; i++) {
+        const size_t at = (size_t)i * piece;
+        memset(memory + at, 0, bytes - at < piece ? bytes - at : piece);
+    }
+}
+
 static weft_status device_alloc(void *self, size_t bytes, void **memory, weft_error *err)
 {
+    const cpu *c = self;
     const weft_host_room room = weft_find_host_room("");
     const bool fits = bytes <= room.machine && bytes <= room.group;
     weft_text left = {0};
     /* a kernel that promises too much would kill us later */
-    void *p = fits ? allocate(((const cpu *)self)->host, bytes) : NULL;
+    void *p = fits ? allocate(c->host, bytes) : NULL;
     if (!p) {
         if (!fits)
             print_left(&room, &left);
@@ -157,7 +171,7 @@ static weft_status device_alloc(void *self, size_t bytes, void **memory, weft_er
         weft_text_release(&left);
         return s;
     }
-    memset(p, 0, bytes);
+    clear(p, bytes, c->queues[0].threads);
     *memory = p;
     return WEFT_OK;
 }
