@@ -42,7 +42,7 @@ static void *work(void *arg)
     job *j = arg;
     weft_blame_set_rank(j->run->plan->rank);
     uint64_t stream = weft_hash_name(j->entry->name);
-    double x[TOGETHER];
+    double x[TOGETHER] = {0};
     for (;;) {
         pthread_mutex_lock(&j->lock);
         int64_t from = j->next;
