@@ -222,9 +222,13 @@ weft_status weft_execute(weft_run *run, const weft_lowered *l, const weft_task *
                          weft_error *err)
 {
     const weft_program *p = weft_lowered_pick(l, task, weft_lowered_runs(l, run->view.step));
-    bool replayed = false;
-    weft_status s = weft_streams_begin(run, l, task, &replayed, err);
-    if (!s && !replayed)
-        s = run_some(run, l, task, p->n_prologue, p->n, err);
-    return s ? s : weft_streams_end(run, replayed, err);
+    weft_status s = weft_streams_enter(run, err);
+    for (int from = p->n_prologue, to = p->n; from < p->n && !s; from = to) {
+        bool replayed = false;
+        s = weft_streams_begin(run, l, task, from, &to, &replayed, err);
+        if (!s && !replayed)
+            s = run_some(run, l, task, from, to, err);
+        s = s ? s : weft_streams_end(run, l, replayed, err);
+    }
+    return s ? s : weft_streams_leave(run, err);
 }

@@ -192,12 +192,14 @@ weft_status weft_streams_after(weft_run *run, const weft_lowered *l, const weft_
 weft_status weft_streams_join(weft_run *run, weft_error *err);
 /* What `from` has enqueued so far comes before what `to` will. */
 weft_status weft_streams_order(weft_run *run, int from, int to, weft_error *err);
-/* Before a task's prologue. */
+/* Before a task's prologue or body, and behind a body. */
 weft_status weft_streams_enter(weft_run *run, weft_error *err);
-/* Around a task's body. *replayed: it need not be enqueued. */
+weft_status weft_streams_leave(weft_run *run, weft_error *err);
+/* Around instructions [from, *to) of a body, of which the device keeps all or none. *replayed: they
+ * need not be enqueued. */
 weft_status weft_streams_begin(weft_run *run, const weft_lowered *l, const weft_task *task,
-                               bool *replayed, weft_error *err);
-weft_status weft_streams_end(weft_run *run, bool replayed, weft_error *err);
+                               int from, int *to, bool *replayed, weft_error *err);
+weft_status weft_streams_end(weft_run *run, const weft_lowered *l, bool replayed, weft_error *err);
 /* The queue that an instruction's transfers use. */
 int weft_streams_transfers(const weft_run *run, const weft_instruction *in);
 /* Behind an upload of inputs on the first queue, where other queues read some, too. */

@@ -44,7 +44,7 @@ weft_status weft_run_parts(weft_run *run, weft_mode mode, weft_part first, weft_
     weft_walk_init(w, l, first, last);
     w->runs = weft_lowered_runs(l, run->view.step);
     w->keeps = run->plan->device->begin && !run->shows_instructions;
-    w->communicates = run->streams && run->streams->communicates;
+    w->communicates = run->streams && weft_plan_captures_sent(run->plan);
     bool going = weft_walk_next(w);
     /* what is sent early is behind all before, as bodies are since the last list's end */
     weft_status s =

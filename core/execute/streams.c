@@ -4,11 +4,12 @@
  *
  * A list of tasks begins and ends with all queues in step. In between the queues meet one task
  * late: what a task enqueues comes behind all of the tasks before the last, and of the last one's
- * body behind what the plan says (weft_boundary). A captured task is on the first queue alone, and
- * is waited for as a whole, or ends with all queues in step. What a prologue begins is enqueued
- * before the body of the task before it, and so lies before it on its queue. Nobody waits for the
- * queue of transfers in that way, but for each transfer by itself. */
+ * body behind what the plan says (weft_boundary). What a prologue begins is enqueued before the
+ * body of the task before it, and so lies before it on its queue. Nobody waits for the queue of
+ * transfers in that way, but for each transfer by itself. */
 #include "execute/streams.h"
+
+#include <weft/random.h>
 
 /* ---- life ---- */
 
@@ -48,7 +49,6 @@ weft_status weft_streams_create(weft_run *run, weft_error *err)
     if (!q || !(q->tags = weft_alloc_zero(WEFT_MOST_TAGS, sizeof *q->tags)))
         return weft_fail_memory(err);
     q->n_queues = count_queues(plan);
-    q->communicates = weft_plan_captures_sent(plan);
     weft_status s = create_events(plan, q->marks, q->n_queues, err);
     for (int i = 0; i < 2 && !s; i++)
         s = create_events(plan, q->ends[i], q->n_queues, err);
@@ -131,11 +131,12 @@ weft_status weft_streams_join(weft_run *run, weft_error *err)
     return s ? s : await_all(run, q->marks, err);
 }
 
-/* A body is enqueued. What comes next waits for it only where the plan says so, for those before it
- * in any case. */
-static weft_status pass_on(weft_run *run, weft_error *err)
+/* What comes next waits for this body only where the plan says so, for those before in any case. */
+weft_status weft_streams_leave(weft_run *run, weft_error *err)
 {
     struct weft_streams *q = run->streams;
+    if (!q)
+        return WEFT_OK;
     q->ended ^= 1;
     weft_status s = record_all(run, q->ends[q->ended], err);
     return s || !q->walk.before ? s : await_all(run, q->ends[q->ended ^ 1], err);
@@ -146,6 +147,13 @@ weft_walk *weft_streams_walk(weft_run *run, weft_walk *alone)
     return run->streams ? &run->streams->walk : alone;
 }
 
+static weft_status await_event(weft_run *run, const weft_lowered *l, int queue,
+                               const weft_instruction *on, weft_error *err)
+{
+    return weft_device_await(run->plan, queue,
+                             run->streams->events[l->graph->config.mode][on->event], err);
+}
+
 weft_status weft_streams_enter(weft_run *run, weft_error *err)
 {
     if (!run->streams)
@@ -154,21 +162,26 @@ weft_status weft_streams_enter(weft_run *run, weft_error *err)
     return run->streams->walk.step.meets ? weft_streams_join(run, err) : WEFT_OK;
 }
 
-/* This is the next instruction of the walk's step: it waits for what it must of the task before. */
-static weft_status await_boundary(weft_run *run, const weft_lowered *l, const weft_program *p,
-                                  const weft_instruction *in, weft_error *err)
+/* What comes before instruction `to` of the walk's step, for what it must of the task before. */
+static weft_status await_boundary(weft_run *run, const weft_lowered *l, int queue, int to,
+                                  weft_error *err)
 {
     struct weft_streams *q = run->streams;
     const weft_boundary *b = q->walk.step.boundary;
     weft_status s = WEFT_OK;
-    for (; b && q->crossed < b->n_waits && b->waits[q->crossed].after == in - p->list && !s;
-         q->crossed++) {
-        const weft_instruction *on = &q->walk.before->list[b->waits[q->crossed].before];
-        s = weft_device_await(run->plan, in->queue,
-                              q->walk.before_kept ? q->ends[q->ended][on->queue]
-                                                  : q->events[l->graph->config.mode][on->event],
-                              err);
-    }
+    for (; b && q->crossed < b->n_waits && b->waits[q->crossed].after < to && !s; q->crossed++)
+        s = await_event(run, l, queue, &q->walk.before->list[b->waits[q->crossed].before], err);
+    return s;
+}
+
+/* in, for those of its own task from `from` to `to`. */
+static weft_status await_own(weft_run *run, const weft_lowered *l, const weft_program *p,
+                             const weft_instruction *in, int from, int to, weft_error *err)
+{
+    weft_status s = WEFT_OK;
+    for (int i = 0; i < in->n_waits && !s; i++)
+        if (in->waits[i] >= from && in->waits[i] < to)
+            s = await_event(run, l, in->queue, &p->list[in->waits[i]], err);
     return s;
 }
 
@@ -178,13 +191,11 @@ weft_status weft_streams_before(weft_run *run, const weft_lowered *l, const weft
     const struct weft_streams *q = run->streams;
     if (!q)
         return WEFT_OK;
-    weft_status s = q->captured ? WEFT_OK : await_boundary(run, l, p, in, err);
-    for (int i = 0; i < in->n_waits && !s; i++) {
-        int event = p->list[in->waits[i]].event;
-        s = weft_device_await(run->plan, in->queue, q->events[l->graph->config.mode][event], err);
-    }
-    if (!q->captured)
-        weft_streams_tag(run, in->queue, (weft_tagged){.in = in, .program = p, .micro = micro});
+    if (q->kept.to) /* for all else its span has waited */
+        return await_own(run, l, p, in, q->kept.from, p->n, err);
+    weft_status s = await_boundary(run, l, in->queue, (int)(in - p->list) + 1, err);
+    s = s ? s : await_own(run, l, p, in, 0, p->n, err);
+    weft_streams_tag(run, in->queue, (weft_tagged){.in = in, .program = p, .micro = micro});
     return s;
 }
 
@@ -209,25 +220,25 @@ weft_status weft_streams_uploaded(weft_run *run, const weft_lowered *l, weft_err
     return q && q->reads_beside[l->graph->config.mode] ? weft_streams_join(run, err) : WEFT_OK;
 }
 
-/* ---- tasks that the device keeps ---- */
+/* ---- spans that the device keeps ---- */
 
-/* Around a task's body. Where all that it enqueues is the same whenever it is at the same places in
- * memory, a device may keep it, and the host leaves it out from then on. What a kept task waits for
- * of others, and they of it, lies outside of it: so it has no events in common with them, and a
- * task that waits for others in the middle is not kept, for all of it would wait. */
+/* Where what is enqueued is the same whenever it is at the same places in memory, a device may keep
+ * it, and the host leaves it out from then on. What it waits for of others, and they of it, lies
+ * outside: so it has no events in common with them. */
 
 /* The same for the same places in memory: those of inputs and other values that lie in slots. */
-static uint64_t key_of(const weft_lowered *l, const weft_program *p, int64_t micro)
+static uint64_t key_of(const weft_lowered *l, const weft_program *p, int from, int64_t micro)
 {
-    return (uint64_t)l->graph->config.mode << 60 | (uint64_t)(p - l->programs) << 40 |
-           (uint64_t)(weft_program_like(p, micro) + 1);
+    const int64_t what[] = {l->graph->config.mode, p - l->programs, from,
+                            weft_program_like(p, micro)};
+    return weft_hash_bytes(0, what, sizeof what);
 }
 
 /* The first queue waits for all others; forks: what they get comes behind what it has. */
 static weft_status gather_queues(weft_run *run, bool forks, weft_error *err)
 {
     weft_status s = WEFT_OK;
-    for (int i = 1; i < run->streams->n_queues && !s; i++)
+    for (int i = 1; i < run->streams->n_queues && !s && run->streams->kept.forks; i++)
         if (!weft_is_transfers(i))
             s = weft_streams_order(run, forks ? WEFT_QUEUE_COMPUTE : i,
                                    forks ? i : WEFT_QUEUE_COMPUTE, err);
@@ -235,40 +246,39 @@ static weft_status gather_queues(weft_run *run, bool forks, weft_error *err)
 }
 
 weft_status weft_streams_begin(weft_run *run, const weft_lowered *l, const weft_task *task,
-                               bool *replayed, weft_error *err)
+                               int from, int *to, bool *replayed, weft_error *err)
 {
     struct weft_streams *q = run->streams;
-    weft_status s = weft_streams_enter(run, err);
-    if (s || !q || !q->walk.step.kept)
-        return s;
-    const bool forks = q->walk.step.forks;
+    if (!q || !q->walk.keeps)
+        return WEFT_OK;
     const weft_program *p = q->walk.step.program;
+    const weft_captured span = weft_walk_captured(&q->walk, from);
+    *to = span.from > from ? span.from : span.to;
+    if (span.from > from)
+        return WEFT_OK;
     weft_streams_tag(run, WEFT_QUEUE_COMPUTE,
                      (weft_tagged){.program = p, .micro = task->micro_batch});
-    s = forks ? gather_queues(run, false, err) : await_boundary(run, l, p, &p->list[0], err);
+    weft_status s = await_boundary(run, l, WEFT_QUEUE_COMPUTE, *to, err);
+    for (int i = from; i < *to && !s; i++)
+        s = await_own(run, l, p, &p->list[i], 0, from, err);
+    q->kept = span;
+    s = s ? s : gather_queues(run, false, err);
     s = s ? s
-          : run->plan->device->begin(run->plan->device_self, key_of(l, p, task->micro_batch),
+          : run->plan->device->begin(run->plan->device_self, key_of(l, p, from, task->micro_batch),
                                      replayed, err);
-    q->captured = !s;
-    return s || *replayed || !forks ? s : gather_queues(run, true, err);
+    return s || *replayed ? s : gather_queues(run, true, err);
 }
 
-static weft_status end_captured(weft_run *run, bool replayed, weft_error *err)
+weft_status weft_streams_end(weft_run *run, const weft_lowered *l, bool replayed, weft_error *err)
 {
     struct weft_streams *q = run->streams;
-    weft_status s = q->walk.step.forks && !replayed ? gather_queues(run, false, err) : WEFT_OK;
-    s = s ? s : run->plan->device->end(run->plan->device_self, err);
-    q->captured = false;
-    return s;
-}
-
-weft_status weft_streams_end(weft_run *run, bool replayed, weft_error *err)
-{
-    struct weft_streams *q = run->streams;
-    if (!q)
+    if (!q || !q->kept.to)
         return WEFT_OK;
-    weft_status s = q->captured ? end_captured(run, replayed, err) : WEFT_OK;
-    if (s || q->walk.step.forks) /* all on the first queue, whatever the plan says */
-        return s ? s : weft_streams_join(run, err);
-    return pass_on(run, err);
+    weft_status s = replayed ? WEFT_OK : gather_queues(run, false, err);
+    s = s ? s : run->plan->device->end(run->plan->device_self, err);
+    s = s ? s : gather_queues(run, true, err);
+    for (int i = q->kept.from; i < q->kept.to && !s; i++) /* outside, for those behind it */
+        s = weft_streams_after(run, l, &q->walk.step.program->list[i], err);
+    q->kept = (weft_captured){0};
+    return s;
 }

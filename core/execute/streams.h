@@ -9,7 +9,7 @@
 /* What a tag stands for. */
 typedef struct weft_tagged {
     uint64_t tag;
-    const weft_instruction *in; /* NULL: a whole task */
+    const weft_instruction *in; /* NULL: a span */
     const weft_program *program;
     int64_t micro, step;
 } weft_tagged;
@@ -25,8 +25,7 @@ struct weft_streams {
     int crossed;                                  /* of the step's waits: those that are enqueued */
     weft_device_event **events[WEFT_MODES];       /* by instruction's event */
     bool reads_beside[WEFT_MODES];                /* inputs, on another queue than the first */
-    bool communicates;                            /* tasks in which ranks do are captured, too */
-    bool captured;                                /* the body that is being enqueued */
+    weft_captured kept;                           /* what is being enqueued; else empty */
     uint64_t tag, far; /* the last; by tags, what all queues had come to when somebody looked */
     uint64_t last[WEFT_MOST_QUEUES];
     weft_tagged *tags; /* [WEFT_MOST_TAGS], a ring */

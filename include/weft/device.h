@@ -217,14 +217,14 @@ typedef struct weft_device {
 
     /* ---- tasks ---- */
 
-    /* Optional, both or none. Around what one task enqueues, where that is the same whenever the
-     * key is: the same functions with the same arguments on the same queues, whatever the data.
-     * Before `begin` the first queue waits for all that the task needs of others (they may be at
-     * the next one's inputs), and before `end` for all of them; what other queues get between the
-     * two awaits an event of the first, or of what came behind it.
+    /* Optional, both or none. Around some of what a task enqueues, where that is the same whenever
+     * the key is: the same functions with the same arguments on the same queues, whatever the data.
+     * Before `begin` the first queue waits for all that it needs of others (they may be at the next
+     * task's inputs), and before `end` for all of them; what other queues get between the two
+     * awaits an event of the first, or of what came behind it.
      * *replayed: the device has enqueued what it was given for this key before, and the caller
-     * leaves it out; `end` is called all the same. Called for tasks in which ranks communicate only
-     * if the transport can be captured (weft_transport.captured). */
+     * leaves it out; `end` is called all the same. There are collectives in it only if the
+     * transport can be captured (weft_transport.captured), and nothing that sends or receives. */
     weft_status (*begin)(void *self, uint64_t key, bool *replayed, weft_error *err);
     weft_status (*end)(void *self, weft_error *err);
     /* Optional: of what it was given for all keys nothing is kept any more. Called before the

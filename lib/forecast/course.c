@@ -3,6 +3,7 @@
  * where queues meet between tasks. */
 #include "forecast/course.h"
 
+#include <limits.h>
 #include <math.h>
 #include <string.h>
 
@@ -52,9 +53,7 @@ static double after_before(const course *c, const weft_boundary *b, int i)
     for (int k = 0; b && k < b->n_waits; k++) {
         const int on = b->waits[k].before;
         if (b->waits[k].after == i)
-            time = fmax(time, c->walk.before_kept
-                                  ? c->ends[c->ended][c->l->programs[b->before].list[on].queue]
-                                  : c->times[c->walk.before_index % WEFT_REMEMBERED][on].end);
+            time = fmax(time, c->times[c->walk.before_index % WEFT_REMEMBERED][on].end);
     }
     return time;
 }
@@ -184,7 +183,9 @@ static bool run_one(course *c, const weft_program *p, int i, int task)
     const weft_instruction *in = &p->list[i];
     weft_task_time *times = c->times[task % WEFT_REMEMBERED];
     if (c->enqueued <= i) { /* and not again, when it goes on behind a wait for others */
-        c->host += c->walk.step.kept ? 0 : c->host_s[p - c->l->programs][i];
+        c->host += i < c->span.from    ? c->host_s[p - c->l->programs][i]
+                   : i == c->span.from ? c->r->rates.enqueue_s
+                                       : 0;
         c->enqueued = i + 1;
     }
     double start = c->queue[queue_of(c, in->queue)];
@@ -217,15 +218,29 @@ static void begin_micro_batch(course *c, const weft_walk_step *s)
     c->host = fmax(c->host, latest(c->queue)) + c->r->rates.micro_batch_s;
 }
 
-/* What is captured on several queues waits for all of them, and all for it. */
 static void enter(course *c, const weft_walk_step *s)
 {
-    if (s->meets || s->forks)
+    const bool body = s->kind == WEFT_WALK_BODY;
+    if (s->meets)
         await_all(c, c->queue);
-    c->at = c->enqueued = s->kind == WEFT_WALK_BODY ? s->program->n_prologue : 0;
+    c->at = c->enqueued = body ? s->program->n_prologue : 0;
+    c->span = body ? weft_walk_captured(&c->walk, c->at) : (weft_captured){INT_MAX, INT_MAX, false};
     begin_micro_batch(c, s);
-    c->host += s->kept ? c->r->rates.enqueue_s : 0;
     c->entered = true;
+}
+
+/* What is kept on several queues waits for all of them, and all for it. */
+static void pass_span(course *c, int next)
+{
+    const bool ends = next == c->span.to;
+    if (ends && c->span.forks)
+        await_all(c, c->queue);
+    for (int i = c->span.from; i < next && ends && c->span.forks; i++)
+        c->times[c->walk.step.index % WEFT_REMEMBERED][i].end = c->queue[WEFT_QUEUE_COMPUTE];
+    if (ends)
+        c->span = weft_walk_captured(&c->walk, next);
+    if (c->span.forks && next == c->span.from)
+        await_all(c, c->queue);
 }
 
 /* false: it waits for another rank in the middle. */
@@ -235,12 +250,13 @@ static bool run_some(course *c, const weft_walk_step *s)
     const int end = body ? s->program->n : s->program->n_prologue;
     if (!c->entered)
         enter(c, s);
-    for (; c->at < end; c->at++)
+    for (; c->at < end; c->at++) {
+        pass_span(c, c->at);
         if (!run_one(c, s->program, c->at, s->index))
             return false;
-    if (s->forks)
-        await_all(c, c->queue);
-    else if (body)
+    }
+    pass_span(c, end);
+    if (body)
         pass_on(c);
     return true;
 }

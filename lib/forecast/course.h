@@ -33,12 +33,13 @@ typedef struct weft_course {
     double **host_s;                        /* by program: what the host takes to enqueue them */
     double **seconds; /* by program: what its instructions take, the same in each of its tasks */
 
-    weft_walk walk; /* where it is in its list */
-    bool begun;     /* in the middle of a step, which waits for another rank */
-    bool entered;   /* ... and is */
-    int at;         /* ... at this instruction */
-    int enqueued;   /* ... and the host at this one */
-    int64_t made;   /* steps */
+    weft_walk walk;     /* where it is in its list */
+    bool begun;         /* in the middle of a step, which waits for another rank */
+    bool entered;       /* ... and is */
+    int at;             /* ... at this instruction */
+    int enqueued;       /* ... and the host at this one */
+    weft_captured span; /* ... in, or before, what the device keeps as one */
+    int64_t made;       /* steps */
     bool through;
     double starved; /* how long the first queue has waited for the host alone */
     double stood;   /* how long others have kept the first queue from this task */

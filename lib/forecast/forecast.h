@@ -94,9 +94,8 @@ weft_status weft_plan_check_fields(const weft_plan *plan, weft_error *err);
 /* ---- libraries.c: memory beside what is planned, as the plugins estimate it ---- */
 
 typedef struct weft_libraries {
-    int64_t device, captured, loading, transport; /* captured: tasks that are replayed; loading:
+    int64_t device, captured, loading, transport; /* captured: launches that are replayed; loading:
                                                      what kernels take before the first step */
-    bool keeps;                                   /* there are tasks that a device may replay */
     const char *transport_name;                   /* NULL: it does not say */
 } weft_libraries;
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Memory that libraries take beside what is planned: estimates of the device and the transport, for
  * what the plan will ask of them. */
+#include "compile/graph/map.h"
 #include "compile/program/walk.h"
 #include "forecast/forecast.h"
 
@@ -104,33 +105,44 @@ static int64_t transport_bytes(const weft_transport *t, void *self, const group_
     return (int64_t)bytes;
 }
 
-/* How many instructions a device keeps: those of each task of the list that repeats, once for the
- * same places in memory. */
+/* The instructions of a task's spans, once for the same places in memory. */
+static bool add_kept(const weft_walk *w, weft_map *known, weft_pool *pool, int64_t *instructions)
+{
+    const weft_program *p = w->step.program;
+    weft_captured span = weft_walk_captured(w, p->n_prologue);
+    for (; span.from < p->n; span = weft_walk_captured(w, span.to)) {
+        const struct {
+            const weft_instruction *first;
+            int64_t n, like;
+        } what = {&p->list[span.from], span.to - span.from,
+                  weft_program_like(p, w->step.task->micro_batch)};
+        const size_t before = known->n;
+        if (!weft_map_set(known, pool, &what, sizeof what, known))
+            return false;
+        *instructions += known->n > before ? what.n : 0;
+    }
+    return true;
+}
+
+/* How many instructions a device keeps. */
 static weft_status count_kept(const weft_lowered *l, bool communicates, int64_t *instructions,
                               weft_error *err)
 {
-    const int64_t places = l->graph->config.sizes.micro_batches + 1;
-    bool *kept =
-        weft_alloc_zero((size_t)((l->n_programs + l->n_variants) * places) + 1, sizeof *kept);
+    weft_map known = {0};
+    weft_pool pool = {0};
     weft_walk w;
-    if (!kept)
-        return weft_fail_memory(err);
+    bool ok = true;
     *instructions = 0;
     for (int runs = -1; (runs = weft_lowered_next_runs(l, runs)) >= 0;) {
         weft_walk_init(&w, l, WEFT_PART_BEGIN, WEFT_PART_UPDATE);
         w.runs = (unsigned)runs;
         w.keeps = true;
         w.communicates = communicates;
-        while (weft_walk_next(&w)) {
-            const weft_program *p = w.step.program;
-            bool *mine = &kept[(p - l->programs) * places +
-                               weft_program_like(p, w.step.task->micro_batch) + 1];
-            *instructions += w.step.kept && !*mine ? p->n : 0;
-            *mine = *mine || w.step.kept;
-        }
+        while (ok && weft_walk_next(&w))
+            ok = w.step.kind != WEFT_WALK_BODY || add_kept(&w, &known, &pool, instructions);
     }
-    weft_free(kept);
-    return WEFT_OK;
+    weft_pool_release(&pool);
+    return ok ? WEFT_OK : weft_fail_memory(err);
 }
 
 static weft_status gather(const weft_plan *plan, group_list *groups, int64_t *kept, weft_error *err)
@@ -170,7 +182,6 @@ weft_status weft_plan_libraries(const weft_plan *plan, weft_libraries *out, weft
     for (int m = 0; m < WEFT_MODES; m++)
         if (plan->lowered[m] && plan->lowered[m]->load_bytes > out->loading)
             out->loading = plan->lowered[m]->load_bytes;
-    out->keeps = kept > 0;
     out->captured = device_bytes(plan, kept) - out->device;
     if (!s && t && t->library_bytes && groups.n > 0) {
         out->transport = transport_bytes(t, self, &groups);

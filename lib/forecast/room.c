@@ -32,16 +32,6 @@ static void print_room(const weft_plan *plan, const weft_libraries *of, weft_tex
     weft_text_add(text, all < needs ? " too few\n" : " are left\n");
 }
 
-/* A user who has the device keep none knows why there is no line. */
-static void print_captured(const weft_plan *plan, const weft_libraries *of, weft_text *text)
-{
-    if (of->captured)
-        weft_print_named(text, "  captured tasks", WIDTH, (double)of->captured);
-    else if (plan->device->begin && plan->device->library_bytes && !of->keeps)
-        weft_text_add(text, "    captured tasks      none: in each the host computes, or ranks "
-                            "communicate\n");
-}
-
 void weft_plan_print_libraries(const weft_plan *plan, weft_text *text)
 {
     weft_libraries of;
@@ -53,7 +43,8 @@ void weft_plan_print_libraries(const weft_plan *plan, weft_text *text)
                      (double)(of.device + of.captured + of.loading + of.transport));
     if (of.captured || of.loading || of.transport_name)
         weft_print_named(text, "  the device's", WIDTH, (double)of.device);
-    print_captured(plan, &of, text);
+    if (of.captured)
+        weft_print_named(text, "  captured launches", WIDTH, (double)of.captured);
     if (of.loading)
         weft_print_named(text, "  loading kernels", WIDTH, (double)of.loading);
     if (of.transport_name)

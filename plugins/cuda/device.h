@@ -6,7 +6,7 @@
 #include "gpu.h"
 
 /* Compute, collectives, what stages send each other. */
-enum { CUDA_QUEUES = 4, CUDA_MOST_FILES = 32 };
+enum { CUDA_QUEUES = 4, CUDA_MOST_FILES = 32, CUDA_GRAPH_LISTS = 1024 };
 
 /* What is planned for, whether it is there or not (gpus.c). */
 typedef struct cuda_gpu {
@@ -19,7 +19,7 @@ weft_status cuda_gpu_read(const weft_params *params, weft_profile **profile, cud
 /* What a run's memory takes beyond what was asked for, at most, where it comes in whole pages. */
 size_t cuda_gpu_rounding_bytes(void);
 
-/* A task's launches, captured. */
+/* What begin and end enclose, captured. */
 typedef struct cuda_graph {
     uint64_t key;
     CUgraphExec exec; /* NULL: seen once, run one by one */
@@ -47,9 +47,9 @@ typedef struct cuda {
     size_t used, most;       /* bytes of device memory */
     bool exports;            /* memory is such that other processes can map it: */
     CUmemAllocationProp export;
-    size_t granularity; /* it comes in multiples of this */
-    cuda_graph *graphs;
-    cuda_graph *current; /* between begin and end */
+    size_t granularity;                   /* it comes in multiples of this */
+    cuda_graph *graphs[CUDA_GRAPH_LISTS]; /* by key */
+    cuda_graph *current;                  /* between begin and end */
     bool capturing;
     bool abandoned; /* the capture, before its end */
 } cuda;
@@ -85,7 +85,7 @@ void cuda_queue_destroy(void *self, weft_queue *queue);
 void cuda_tag(void *self, weft_queue *queue, uint64_t tag);
 uint64_t cuda_reached(void *self, weft_queue *queue);
 
-/* ---- order.c: events, waiting, captured tasks ---- */
+/* ---- order.c: events, waiting, what is captured ---- */
 
 weft_status cuda_event_create(void *self, weft_device_event **event, weft_error *err);
 weft_status cuda_timed_event_create(void *self, weft_device_event **event, weft_error *err);

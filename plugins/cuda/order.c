@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What waits for what; and tasks that are captured: the first time one by one, so that libraries
+/* What waits for what; and what is captured of tasks: the first time one by one, so that libraries
  * have made what they make at first use, the second time into a graph, then as that graph. */
 #include "device.h"
 
@@ -88,11 +88,11 @@ weft_status cuda_wait(void *self, weft_error *err)
     return s;
 }
 
-/* ---- captured tasks ---- */
+/* ---- what is captured ---- */
 
 static cuda_graph *find_graph(cuda *c, uint64_t key)
 {
-    cuda_graph *g = c->graphs;
+    cuda_graph *g = c->graphs[key % CUDA_GRAPH_LISTS];
     while (g && g->key != key)
         g = g->next;
     return g;
@@ -104,8 +104,8 @@ static weft_status first_time(cuda *c, uint64_t key, weft_error *err)
     if (!g)
         return weft_fail_memory(err);
     g->key = key;
-    g->next = c->graphs;
-    c->graphs = g;
+    g->next = c->graphs[key % CUDA_GRAPH_LISTS];
+    c->graphs[key % CUDA_GRAPH_LISTS] = g;
     return WEFT_OK;
 }
 
@@ -174,11 +174,12 @@ void cuda_forget(void *self)
 {
     cuda *c = self;
     cuda_capture_abandon(c);
-    while (c->graphs) {
-        cuda_graph *g = c->graphs;
-        c->graphs = g->next;
-        if (g->exec)
-            c->driver.cuGraphExecDestroy(g->exec);
-        weft_free(g);
-    }
+    for (int i = 0; i < CUDA_GRAPH_LISTS; i++)
+        for (cuda_graph *g = c->graphs[i], *next; g; g = next) {
+            next = g->next;
+            if (g->exec)
+                c->driver.cuGraphExecDestroy(g->exec);
+            weft_free(g);
+            c->graphs[i] = next;
+        }
 }

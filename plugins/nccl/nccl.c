@@ -14,7 +14,8 @@ static const weft_param params[] = {
     {.name = "captured",
      .type = WEFT_PARAM_BOOL,
      .value = "no",
-     .help = "Tasks in which ranks communicate are captured, too, and launched at once."},
+     .help =
+         "Collectives are captured, too, with what is computed around them, and launched at once."},
     {.name = "register",
      .type = WEFT_PARAM_CHOICE,
      .value = "no",

@@ -179,6 +179,7 @@ typedef struct weft_instruction {
     int waits[WEFT_MOST_QUEUES - 1]; /* instructions of the same program on other queues that must
                                         be done first; for other tasks' see weft_boundary */
     int n_waits;
+    bool crosses; /* it waits for one of another task, behind some of them */
 } weft_instruction;
 
 /* An instruction as its kernel sees it, but for what only a run knows: data, state, workspace. */

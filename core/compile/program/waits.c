@@ -356,6 +356,7 @@ static void plan_crossing(const planner *p, const weft_crossing *c, weft_boundar
         if (on[q] >= 0 && !is_implied(c->clock, on, q)) {
             b->waits[b->n_waits++] = (weft_boundary_wait){.after = i, .before = on[q]};
             record(p->l, &p->l->programs[b->before].list[on[q]]);
+            c->after->list[i].crosses = true;
         }
     weft_crossing_fill(c, i);
 }

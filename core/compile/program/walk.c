@@ -7,6 +7,8 @@
 enum { FIRST, AHEAD, BODY, BEHIND, OVER, PHASES };
 enum { NONE = -1 };
 
+/* Is what it enqueues the same whenever it is at the same places in memory? communicates:
+ * collectives may be kept, too. */
 static bool repeats(const weft_instruction *in, bool communicates)
 {
     switch (in->kind) {
@@ -29,35 +31,31 @@ static bool repeats(const weft_instruction *in, bool communicates)
     return false;
 }
 
-static bool program_repeats(const weft_program *p, bool communicates)
+/* On the first queue alone nothing in the middle of a span waits for others, nor others for it. */
+static bool goes_on(const weft_instruction *list, int from, int i)
 {
-    bool same = p->n && !p->n_prologue;
-    for (int i = 0; i < p->n && same; i++)
-        same = repeats(&p->list[i], communicates);
-    return same;
+    bool alone = list[i].queue == WEFT_QUEUE_COMPUTE;
+    for (int k = 0; k < list[i].n_waits && i > from; k++)
+        alone = alone && list[i].waits[k] >= from;
+    return alone && (i == from || (list[i - 1].event < 0 && !list[i].crosses));
 }
 
-/* Does more than the first instruction of a body wait? */
-static bool waits_inside(const weft_boundary *b)
+weft_captured weft_walk_captured(const weft_walk *w, int from)
 {
-    return b && b->n_waits > 0 && b->waits[b->n_waits - 1].after > 0;
-}
-
-/* Is the body of a task kept by a device that keeps such? What it enqueues is the same whenever it
- * is at the same places in memory, and nothing in its middle waits for the task before
- * (`boundary`), for all of it would. communicates: collectives are kept, too. */
-static bool task_repeats(const weft_program *p, const weft_boundary *boundary, bool communicates)
-{
-    return program_repeats(p, communicates) && !waits_inside(boundary);
-}
-
-/* Are all its instructions on the first queue? */
-static bool is_on_first(const weft_program *p)
-{
-    int i = 0;
-    while (i < p->n && p->list[i].queue == WEFT_QUEUE_COMPUTE)
-        i++;
-    return i == p->n;
+    enum { LEAST = 3 }; /* fewer cost the host no more one by one */
+    const weft_program *p = w->step.program;
+    for (; w->keeps && from < p->n; from++) {
+        int alone = from, to = from;
+        bool forks = false;
+        for (; to < p->n && repeats(&p->list[to], w->communicates); to++) {
+            forks = forks || (w->communicates && p->list[to].queue != WEFT_QUEUE_COMPUTE);
+            alone += alone == to && goes_on(p->list, from, to);
+        }
+        to = forks ? to : alone;
+        if (to - from >= LEAST)
+            return (weft_captured){from, to, forks};
+    }
+    return (weft_captured){p->n, p->n, false};
 }
 
 static int next_task(const weft_walk *w, int i)
@@ -114,9 +112,8 @@ static void leave(weft_walk *w)
 {
     const weft_walk_step *s = &w->step;
     if (s->kind == WEFT_WALK_BODY && s->program) {
-        w->before = s->forks ? NULL : s->program;
+        w->before = s->program;
         w->before_index = s->index;
-        w->before_kept = s->kept;
     }
     if (s->kind == WEFT_WALK_OVER)
         w->fresh = s->last;
@@ -133,10 +130,6 @@ static void enter(weft_walk *w, weft_walk_step *s)
     }
     if (s->meets)
         w->before = NULL;
-    if (prologue)
-        return;
-    s->kept = w->keeps && task_repeats(s->program, s->boundary, w->communicates);
-    s->forks = s->kept && !is_on_first(s->program);
 }
 
 static bool has_prologue(const weft_lowered *l, const weft_program *p)

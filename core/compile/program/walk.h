@@ -21,9 +21,6 @@ typedef struct weft_walk_step {
     /* of a prologue or a body */
     bool meets;                    /* it comes behind all that is enqueued */
     const weft_boundary *boundary; /* else what it waits for of the body before; NULL: nothing */
-    /* of a body */
-    bool kept;  /* by a device that keeps tasks */
-    bool forks; /* ... on several queues: all are in step before and behind it */
     /* of an end */
     bool last; /* the host waits here, and all queues are in step */
 } weft_walk_step;
@@ -32,19 +29,27 @@ typedef struct weft_walk {
     const weft_lowered *l;
     weft_part first, last;      /* only tasks of these parts */
     unsigned runs;              /* the kind of step: weft_lowered_runs; at first, all */
-    bool keeps, communicates;   /* the device keeps tasks; those in which ranks communicate, too */
+    bool keeps, communicates;   /* the device keeps spans; collectives in them, too */
     weft_walk_step step;        /* after weft_walk_next */
     const weft_program *before; /* whose body was the last; NULL: all queues are in step */
     int before_index;
-    bool before_kept; /* it is waited for as a whole */
-    int task, phase;  /* where it is */
-    bool fresh;       /* at the beginning, or behind where the host waits */
+    int task, phase; /* where it is */
+    bool fresh;      /* at the beginning, or behind where the host waits */
 } weft_walk;
+
+/* Instructions [from, to) of a body that the device keeps as one, for the same places in memory. */
+typedef struct weft_captured {
+    int from, to;
+    bool forks; /* some are on other queues than the first: all are in step before and behind it */
+} weft_captured;
 
 /* All queues are in step at first. */
 void weft_walk_init(weft_walk *walk, const weft_lowered *l, weft_part first, weft_part last);
 /* Goes on to the next step; false: there is none. */
 bool weft_walk_next(weft_walk *walk);
+/* Of the step, which is a body, the next span that begins at this instruction or behind it; none:
+ * it begins behind the last one. */
+weft_captured weft_walk_captured(const weft_walk *walk, int from);
 /* All queues have been put in step, whatever the plan says. */
 void weft_walk_meet(weft_walk *walk);
 

@@ -12,7 +12,8 @@
  * WEFT_FAKE_CUDA_REFUSE  the number of the call that is refused, and no other
  * WEFT_FAKE_CUDA_VERSION what the driver says it is for (default 13000, CUDA 13.0)
  * WEFT_FAKE_CUDA_LARGEST more bytes than these at once are out of memory
- * WEFT_FAKE_CUDA_REPORT  a file that gets, in the end, calls made, launches, launches of graphs,
+ * WEFT_FAKE_CUDA_REPORT  a file, or a folder (FOLDER/) with one for each process, that gets, in the
+ *                        end, calls made, launches, launches of graphs,
  *                        graphs, what was never given back, windows, products by algorithm,
  *                        and what NCCL was called for */
 #include "fake_driver.h"
@@ -25,6 +26,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 struct CUfunc_st {
     const char *name;
@@ -318,6 +320,10 @@ EXPORT CUresult cuCtxSetCurrent(CUcontext context)
 __attribute__((destructor)) static void report(void)
 {
     const char *path = getenv("WEFT_FAKE_CUDA_REPORT");
+    char own[4096];
+    const bool folder = path && *path && path[strlen(path) - 1] == '/';
+    if (folder && snprintf(own, sizeof own, "%s%d", path, (int)getpid()) < (int)sizeof own)
+        path = own;
     FILE *f = path && *path ? fopen(path, "we") : NULL;
     if (!f)
         return;
