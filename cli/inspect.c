@@ -28,10 +28,7 @@ static void check_ops(weft_search *search, const weft_plugin *plugin, weft_error
     for (weft_pattern pattern; op && *op; op++)
         if ((*op)->pattern)
             weft_pattern_read(&ops, *op, &pattern, &why);
-    for (int i = 0; i < why.n_items; i++)
-        weft_fail(err, why.items[i].status, WEFT_NOWHERE, "plugin '%s': %s", plugin->name,
-                  why.items[i].text ? why.items[i].text : "?");
-    weft_error_release(&why);
+    weft_error_move(err, &why, WEFT_OK, WEFT_NOWHERE, "plugin '%s': ", plugin->name);
     weft_ops_release(&ops);
 }
 

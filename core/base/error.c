@@ -64,6 +64,22 @@ weft_status weft_fail_memory(weft_error *err)
     return weft_fail(err, WEFT_ERR_MEMORY, WEFT_NOWHERE, "out of memory");
 }
 
+void weft_error_move(weft_error *to, weft_error *from, weft_status status, weft_where at,
+                     const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    char *words = weft_vformat(format, args);
+    va_end(args);
+    for (int i = 0; i < from->n_items && words; i++)
+        weft_fail(to, status ? status : from->items[i].status, at, "%s%s", words,
+                  from->items[i].text);
+    if (from->out_of_memory || !words)
+        weft_fail_memory(to);
+    weft_free(words);
+    weft_error_release(from);
+}
+
 weft_status weft_error_status(const weft_error *err)
 {
     if (err->n_items > 0)

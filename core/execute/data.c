@@ -87,11 +87,7 @@ static weft_status read_sample(weft_run *run, const weft_lowered *l, weft_split 
         if (inner)
             why = theirs;
     }
-    for (int k = 0; k < why.n_items; k++)
-        weft_fail(err, why.items[k].status, WEFT_NOWHERE, "%s", why.items[k].text);
-    if (why.out_of_memory)
-        weft_fail_memory(err);
-    weft_error_release(&why);
+    weft_error_move(err, &why, WEFT_OK, WEFT_NOWHERE, "%s", "");
     return s;
 }
 
@@ -456,8 +452,7 @@ weft_status weft_loader_get(weft_run *run, const weft_batch **batch, weft_error 
     *batch = l->batch[l->filling];
     l->filling = !l->filling;
     l->wanted = false;
-    for (int i = 0; s && i < l->err.n_items; i++)
-        weft_fail(err, l->err.items[i].status, WEFT_NOWHERE, "%s", l->err.items[i].text);
+    weft_error_move(err, &l->err, WEFT_OK, WEFT_NOWHERE, "%s", "");
     pthread_mutex_unlock(&l->lock);
     return s;
 }

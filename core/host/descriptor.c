@@ -211,11 +211,7 @@ static void check_defaults(check *c, const weft_param *table, int n)
                                                  ini.size, &settings, &errors);
     if (status == WEFT_OK)
         status = weft_settings_section(settings, c->name, copy, &params, &errors);
-    for (int i = 0; i < errors.n_items; i++)
-        if (errors.items[i].text)
-            weft_fail(c->err, errors.items[i].status, c->where, "%s", errors.items[i].text);
-    if (errors.out_of_memory)
-        weft_fail_memory(c->err);
+    weft_error_move(c->err, &errors, WEFT_OK, c->where, "%s", "");
     c->status = c->status ? c->status : status;
 done:
     weft_settings_destroy(settings);

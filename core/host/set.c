@@ -417,8 +417,8 @@ static weft_status create_more(weft_plugins *plugins, weft_loaded *loaded, const
     weft_error mine = {0};
     weft_status status = create_one(plugins, loaded, host, &mine);
     status = status ? status : weft_wraps_add(plugins, loaded, &mine);
-    for (int i = 0; i < mine.n_items && status == WEFT_ERR_INPUT && !plugins->unmet; i++)
-        weft_fail(err, mine.items[i].status, WEFT_NOWHERE, "%s", mine.items[i].text);
+    if (status == WEFT_ERR_INPUT && !plugins->unmet)
+        weft_error_move(err, &mine, WEFT_OK, WEFT_NOWHERE, "%s", "");
     plugins->unmet = false;
     weft_error_release(&mine);
     return status;

@@ -81,6 +81,10 @@ weft_status weft_vfail(weft_error *err, weft_status status, weft_where at, const
                        va_list args);
 /* Notes "out of memory" and returns WEFT_ERR_MEMORY. */
 weft_status weft_fail_memory(weft_error *err);
+/* Notes in `to` all that is in `from`, each item behind words that are printed once, and releases
+ * `from`. status WEFT_OK: each item's own. */
+void weft_error_move(weft_error *to, weft_error *from, weft_status status, weft_where at,
+                     const char *format, ...) WEFT_PRINTF(5, 6);
 /* The first item's status, WEFT_OK if there is none. */
 weft_status weft_error_status(const weft_error *err);
 /* The first item's text; "out of memory" if nothing else could be noted; "" if there is none. Valid

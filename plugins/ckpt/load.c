@@ -312,9 +312,7 @@ static weft_status try_one(ckpt *self, const weft_state_view *state, const candi
                        "%s cannot be used: %s; looking for the one before it", c->path,
                        weft_text_get(&text));
     else if (s && whose >= 0 && own)
-        for (int i = 0; i < mine.n_items; i++)
-            weft_fail(err, mine.items[i].status, WEFT_NOWHERE, "%s",
-                      mine.items[i].text ? mine.items[i].text : "out of memory");
+        weft_error_move(err, &mine, WEFT_OK, WEFT_NOWHERE, "%s", "");
     else if (s && whose >= 0)
         weft_fail(err, WEFT_ERR_PEER, WEFT_NOWHERE, "rank %d: %s", whose, weft_text_get(&text));
     if (!s && !c->weights) {

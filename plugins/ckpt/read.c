@@ -79,9 +79,8 @@ weft_status ckpt_read(const weft_host *host, const weft_state_view *state, weft_
     for (int i = 0; i < n; i++) {
         if (list[i].made)
             pthread_join(list[i].thread, NULL);
-        for (int k = 0; k < list[i].err.n_items && !s; k++)
-            weft_fail(err, list[i].err.items[k].status, WEFT_NOWHERE, "%s",
-                      list[i].err.items[k].text ? list[i].err.items[k].text : "out of memory");
+        if (!s)
+            weft_error_move(err, &list[i].err, WEFT_OK, WEFT_NOWHERE, "%s", "");
         s = s ? s : list[i].status;
         weft_error_release(&list[i].err);
     }

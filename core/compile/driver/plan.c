@@ -57,11 +57,7 @@ weft_status weft_plan_check_ops(const weft_ops *ops, const weft_plugin *plugin, 
     weft_error own = {0};
     weft_status s = weft_ops_check_texts(ops, plugin->ops, &own);
     s = s == WEFT_ERR_INTERNAL ? WEFT_ERR_PLUGIN : s;
-    for (int k = 0; k < own.n_items; k++)
-        weft_fail(err, s, where, "plugin '%s': %s", plugin->name, own.items[k].text);
-    if (own.out_of_memory)
-        weft_fail_memory(err);
-    weft_error_release(&own);
+    weft_error_move(err, &own, s, where, "plugin '%s': ", plugin->name);
     return s;
 }
 

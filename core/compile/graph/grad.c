@@ -277,11 +277,7 @@ static weft_status check_rule(const weft_op *op, weft_error *err)
 {
     weft_error own = {0};
     weft_status s = weft_rule_check(op, &own);
-    for (int i = 0; i < own.n_items; i++)
-        weft_fail(err, s, WEFT_NOWHERE, "op %s: %s", op->name, own.items[i].text);
-    if (own.out_of_memory)
-        weft_fail_memory(err);
-    weft_error_release(&own);
+    weft_error_move(err, &own, s, WEFT_NOWHERE, "op %s: ", op->name);
     return s;
 }
 

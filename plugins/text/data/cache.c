@@ -231,8 +231,7 @@ weft_status text_cache_open(text_source *source, const text_plugin *text, weft_e
     else if (status == WEFT_ERR_MEMORY)
         weft_fail_memory(err);
     else
-        for (int i = 0; i < why.n_items; i++)
-            weft_fail(err, why.items[i].status, WEFT_NOWHERE, "%s", why.items[i].text);
+        weft_error_move(err, &why, WEFT_OK, WEFT_NOWHERE, "%s", "");
     if (status && n.shut)
         weft_fail(err, status, weft_params_where(text->host->params, "cache"),
                   "tokens need a folder; set [text] cache to one that you may read and write");

@@ -48,6 +48,41 @@ static void error_keeps_many(void **state)
     weft_error_release(&err);
 }
 
+/* With words in front, a place, and statuses of their own or one; what has no words stays. */
+static void errors_move(void **state)
+{
+    (void)state;
+    const weft_where where = {"run.ini", 7};
+    weft_error to = {0}, from = {0};
+    weft_fail(&from, WEFT_ERR_IO, WEFT_NOWHERE, "%%d is full");
+    weft_fail(&from, WEFT_ERR_INPUT, WEFT_NOWHERE, "no");
+    weft_error_move(&to, &from, WEFT_OK, where, "op %s: ", "add");
+    assert_null(from.items);
+    assert_int_equal(to.n_items, 2);
+    assert_string_equal(to.items[0].text, "run.ini:7: op add: %d is full");
+    assert_int_equal(to.items[0].status, WEFT_ERR_IO);
+    assert_int_equal(to.items[1].status, WEFT_ERR_INPUT);
+    weft_fail(&from, WEFT_ERR_IO, WEFT_NOWHERE, "later");
+    from.out_of_memory = true;
+    weft_error_move(&to, &from, WEFT_ERR_PLUGIN, WEFT_NOWHERE, "%s", "");
+    assert_int_equal(to.n_items, 4);
+    assert_string_equal(to.items[2].text, "later");
+    assert_int_equal(to.items[2].status, WEFT_ERR_PLUGIN);
+    assert_int_equal(to.items[3].status, WEFT_ERR_MEMORY);
+    for (long n = 1; n <= 4; n++) { /* nothing gets lost in silence */
+        weft_error full = {0};
+        weft_fail(&from, WEFT_ERR_IO, WEFT_NOWHERE, "last");
+        weft_alloc_fail_at(n);
+        weft_error_move(&full, &from, WEFT_OK, WEFT_NOWHERE, "x: ");
+        weft_alloc_fail_at(0);
+        assert_true(full.n_items > 0 || full.out_of_memory);
+        assert_int_equal(from.n_items, 0);
+        weft_error_release(&full);
+    }
+    weft_error_move(NULL, &to, WEFT_OK, WEFT_NOWHERE, "nobody listens: ");
+    assert_null(to.items);
+}
+
 /* Whatever allocation fails, the status is never lost. */
 static void error_survives_out_of_memory(void **state)
 {
@@ -351,6 +386,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(error_says_where),
         cmocka_unit_test(error_keeps_many),
+        cmocka_unit_test(errors_move),
         cmocka_unit_test(error_survives_out_of_memory),
         cmocka_unit_test(blame_belongs_to_a_thread),
         cmocka_unit_test(allocation_n_fails_once),
