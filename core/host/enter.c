@@ -44,13 +44,14 @@ static weft_status blame_plugin(weft_status s)
 
 weft_status weft_leave(const weft_entry *entry, weft_status s)
 {
-    weft_blame_set(entry->before);
-    if (!s || !weft_entry_is_silent(entry))
-        return s;
+    const bool silent = !entry->err || weft_entry_is_silent(entry);
     const char *plugin = entry->in.plugin;
-    return weft_fail(entry->err, blame_plugin(s), entry->where,
-                     "%s%s%s failed in %s%s%s without a message; weft_fail() gives one",
-                     plugin ? "plugin '" : "the core", plugin ? plugin : "", plugin ? "'" : "",
-                     entry->in.hook, entry->in.op ? " of op " : "",
-                     entry->in.op ? entry->in.op : "");
+    weft_blame_set(entry->before);
+    if (silent == !s || (s && !entry->err))
+        return s;
+    return weft_fail(entry->err, s ? blame_plugin(s) : WEFT_ERR_PLUGIN, entry->where,
+                     "%s%s%s failed in %s%s%s%s", plugin ? "plugin '" : "the core",
+                     plugin ? plugin : "", plugin ? "'" : "", entry->in.hook,
+                     entry->in.op ? " of op " : "", entry->in.op ? entry->in.op : "",
+                     s ? " without a message; weft_fail() gives one" : ", and returned WEFT_OK");
 }

@@ -24,8 +24,8 @@ typedef struct weft_entry {
 weft_entry weft_enter(const char *plugin, const char *hook, weft_where where, weft_error *err);
 /* The same for a function of an op, or of a kernel for it: "plain", "launch", "differentiate". */
 weft_entry weft_enter_op(const char *plugin, const char *function, const char *op, weft_error *err);
-/* s: what the call returned, or WEFT_OK. Returns it; but an error that was not explained is one of
- * the plugin, not of the user. */
+/* s: what the call returned, or WEFT_OK. Returns it; but an error that was not explained, or not
+ * returned, is one of the plugin, not of the user. */
 weft_status weft_leave(const weft_entry *entry, weft_status s);
 /* Did the call note anything? */
 bool weft_entry_is_silent(const weft_entry *entry);

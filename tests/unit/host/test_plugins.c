@@ -472,6 +472,14 @@ static void test_silent_errors(void **state)
     const weft_entry last = weft_enter("x", "sample", where, &err);
     assert_int_equal(weft_leave(&last, WEFT_ERR_INPUT), WEFT_ERR_RUN);
     assert_int_equal(err.n_items, 3);
+    const weft_entry noted = weft_enter("x", "sample", where, &err);
+    weft_fail(&err, WEFT_ERR_INPUT, WEFT_NOWHERE, "of the call");
+    assert_int_equal(weft_leave(&noted, WEFT_OK), WEFT_ERR_PLUGIN);
+    assert_string_equal(err.items[4].text,
+                        "run.ini:3: plugin 'x' failed in sample, and returned WEFT_OK");
+    const weft_entry nowhere = weft_enter("x", "sample", where, NULL);
+    assert_int_equal(weft_leave(&nowhere, WEFT_OK), WEFT_OK);
+    assert_int_equal(weft_leave(&nowhere, WEFT_ERR_IO), WEFT_ERR_IO);
     weft_error_release(&err);
     const weft_entry unheard = weft_enter("x", "sample", where, NULL);
     assert_int_equal(weft_leave(&unheard, WEFT_ERR_IO), WEFT_ERR_IO);
