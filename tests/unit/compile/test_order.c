@@ -272,6 +272,22 @@ static void check_span(const weft_lowered *l, const weft_program *p, weft_captur
     }
 }
 
+/* Where the middle waits for another task a span ends before it; behind it, where others wait. */
+static void check_ends(const weft_walk *w, weft_captured span)
+{
+    weft_instruction *in = &w->step.program->list[span.from + 3];
+    const int event = in->event;
+    if (span.to - span.from < 8 || span.forks)
+        return;
+    in->crosses = true;
+    assert_int_equal(weft_walk_captured(w, span.from).to, span.from + 3);
+    in->crosses = false;
+    in->event = 0;
+    assert_int_equal(weft_walk_captured(w, span.from).to, span.from + 4);
+    in->event = event;
+    assert_int_equal(weft_walk_captured(w, span.from).to, span.to);
+}
+
 /* Returns how many instructions of all bodies, *all of them, a device keeps. */
 static int check_spans(const weft_lowered *l, bool communicates, const char *what, int *all)
 {
@@ -291,6 +307,7 @@ static int check_spans(const weft_lowered *l, bool communicates, const char *wha
             assert_true(communicates || !span.forks);
             if (!communicates)
                 check_span(l, p, span, what);
+            check_ends(&w, span);
             kept += span.to - span.from;
         }
     }
