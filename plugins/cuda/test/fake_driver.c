@@ -77,14 +77,19 @@ CUresult fake_refuse(CUresult result, const char *why)
 /* Of a call that needs no context. */
 static CUresult enter_library(void)
 {
+    static long fails = -1, refused; /* looked up once: what calls cost is measured */
     pthread_mutex_lock(&fake.lock);
-    if (++fake.calls == fake_number("WEFT_FAKE_CUDA_FAIL", 0) && fake.stuck == CUDA_SUCCESS) {
+    if (fails < 0) {
+        fails = fake_number("WEFT_FAKE_CUDA_FAIL", 0);
+        refused = fake_number("WEFT_FAKE_CUDA_REFUSE", 0);
+    }
+    if (++fake.calls == fails && fake.stuck == CUDA_SUCCESS) {
         fake.stuck = CUDA_ERROR_ILLEGAL_ADDRESS;
         snprintf(fake.complaint, sizeof fake.complaint, "call %ld fails, as it was told to",
                  fake.calls);
     }
     CUresult r = fake.stuck;
-    if (r == CUDA_SUCCESS && fake.calls == fake_number("WEFT_FAKE_CUDA_REFUSE", 0))
+    if (r == CUDA_SUCCESS && fake.calls == refused)
         r = fake_refuse(CUDA_ERROR_NOT_PERMITTED, "this call is refused, as it was told to");
     pthread_mutex_unlock(&fake.lock);
     return r;

@@ -21,7 +21,8 @@ typedef struct fake_state {
     long products[3];                 /* by algorithm */
     bool idle;                        /* nothing is computed */
     long enqueued;                    /* kernels and products */
-    double told_s; /* processor time of the threads that enqueued them, from the first task's end */
+    double told_s; /* processor time of the threads that enqueued them, from the first task's end,
+                      without what streams did */
     long dnn, attentions; /* cuDNN's handles and descriptors, alive; graphs of it that were run */
     double lag;           /* how many seconds later than they were events are: slow products */
     long nccl_calls, nccl_operations; /* that a host thread was begun for; what was in them */
