@@ -18,6 +18,7 @@ typedef struct room {
 
 typedef struct f8_prepared {
     cuda_matmul *matmul;
+    cuda_product given;
     bool narrow; /* in 8 bits */
     room room;
 } f8_prepared;
@@ -85,7 +86,7 @@ static weft_status turn(const weft_call *call, const weft_tensor *t, int64_t row
 
 static weft_status launch_narrow(const weft_call *call, const f8_prepared *f, weft_error *err)
 {
-    const cuda_product p = cuda_product_of(call), *q = &f->matmul->product;
+    const cuda_product p = f->given, *q = &f->matmul->product;
     const weft_tensor *in = call->ins;
     char *work = call->workspace;
     bool rows = q->scaling == CUDA_SCALED_ROWS;
@@ -141,7 +142,7 @@ static weft_status widen(const weft_call *call, int i, bool rows, void *out, wef
 
 static weft_status launch_wide(const weft_call *call, const f8_prepared *f, weft_error *err)
 {
-    const cuda_product p = cuda_product_of(call);
+    const cuda_product p = f->given;
     char *work = call->workspace;
     const cuda_operands o = {.a = work + f->room.a,
                              .b = work + f->room.b,
@@ -317,6 +318,7 @@ static weft_status prepare(const weft_call *call, cuda_products *products, f8_pr
 {
     cuda_product p = narrow_of(call), wide = cuda_product_of(call);
     weft_status s = WEFT_OK;
+    f->given = wide;
     p.fast = products->fast && kind_of(call) == CUDA_F8_FORWARD;
     wide.a = wide.b = WEFT_BF16;
     if (!emulates(call, "yes") && is_narrow(&p))

@@ -155,6 +155,8 @@ extern const weft_kernel cuda_kernels[];
 cuda_view cuda_view_of(const weft_tensor *t);
 /* bf16 at a multiple of 16 bytes, rows of a multiple of 8 elements: see kernels/args.h. */
 bool cuda_is_whole(const weft_tensor *t);
+/* Are all operands and results at multiples of 16 bytes? */
+bool cuda_is_aligned(const weft_call *call);
 /* Blocks for so many elements in chunks of 8, or rows a block each. */
 int64_t cuda_chunk_blocks(int64_t n);
 int64_t cuda_row_blocks(int64_t rows);
@@ -164,11 +166,20 @@ weft_status cuda_check_workspace(const weft_call *call, size_t needed, weft_erro
 
 /* ---- launches by family ---- */
 
+/* What an op's name, attributes and extents say is found out in prepare: its state is the arguments
+ * of a launch but for addresses, and which kernel has how many blocks. A launch looks at none of
+ * these, as test programs check: the host would do it for every instruction of every step. */
 typedef weft_status cuda_launcher(const weft_call *call, weft_error *err);
+typedef weft_status cuda_preparer(const weft_call *call, void **state, weft_error *err);
 
-cuda_launcher cuda_elementwise_launch, cuda_add_launch, cuda_bias_launch, cuda_chunk_launch,
-    cuda_unchunk_launch;
-weft_status cuda_angles_prepare(const weft_call *call, void **state, weft_error *err);
+/* A copy of what prepare made, for weft_free. */
+weft_status cuda_keep(const void *made, size_t bytes, void **state, weft_error *err);
+
+cuda_preparer cuda_elementwise_prepare, cuda_norm_prepare, cuda_columns_prepare,
+    cuda_head_norm_prepare, cuda_heads_prepare, cuda_angles_prepare, cuda_rope_prepare,
+    cuda_chunk_prepare, cuda_rows_prepare, cuda_loss_prepare, cuda_sum_prepare, cuda_scalar_prepare,
+    cuda_adamw_prepare, cuda_quantise_prepare, cuda_history_prepare, cuda_narrow_prepare;
+cuda_launcher cuda_elementwise_launch, cuda_chunk_launch, cuda_unchunk_launch;
 cuda_launcher cuda_add_norm_launch, cuda_norm_dx_dw_launch;
 bool cuda_norm_joins(const weft_call *call);
 cuda_launcher cuda_norm_launch, cuda_norm_dw_launch, cuda_angles_launch, cuda_rope_launch;
@@ -194,8 +205,10 @@ size_t cuda_attention_dx_workspace(const weft_call *call);
 weft_kernel_work cuda_attention_work(const weft_call *call);
 weft_kernel_work cuda_attention_dx_work(const weft_call *call);
 bool cuda_attention_accepts(const weft_call *call);
-/* cuda_dnn_prepare, and notes what will be slow. */
-weft_status cuda_attention_prepare(const weft_call *call, void **state, weft_error *err);
+/* Asks cuDNN, too, and notes what will be slow. */
+cuda_preparer cuda_attention_prepare;
+void cuda_attention_release(void *state);
+bool cuda_attention_is_by_dnn(const void *state);
 
 /* ---- attention by cuDNN (dnn.h) ---- */
 
@@ -212,9 +225,9 @@ bool cuda_dnn_may_take(const weft_call *call);
 /* What it would execute, from what our own kernels do. */
 weft_kernel_work cuda_dnn_work(const weft_call *call, weft_kernel_work own);
 /* *state NULL: our own kernels do it. */
-weft_status cuda_dnn_prepare(const weft_call *call, void **state, weft_error *err);
+weft_status cuda_dnn_prepare(const weft_call *call, float scale, void **state, weft_error *err);
 void cuda_dnn_release(void *state);
-weft_status cuda_dnn_launch(const weft_call *call, weft_error *err);
+weft_status cuda_dnn_launch(const weft_call *call, void *state, weft_error *err);
 
 bool cuda_angles_accepts(const weft_call *call);
 bool cuda_rope_accepts(const weft_call *call);
@@ -246,13 +259,17 @@ size_t cuda_each_workspace(const weft_call *call);
 size_t cuda_each_loads(const weft_call *call);
 weft_kernel_work cuda_each_work(const weft_call *call);
 weft_status cuda_each_prepare(const weft_call *call, void **state, weft_error *err);
+void cuda_each_release(void *state);
 weft_status cuda_each_launch(const weft_call *call, weft_error *err);
 
 /* ---- experts (ops_experts.c, product_grouped.c) ---- */
 
 cuda_launcher cuda_route_launch, cuda_route_dx_launch, cuda_router_sums_launch,
     cuda_router_dx_launch, cuda_router_z_launch, cuda_assign_launch, cuda_to_slots_launch,
-    cuda_from_slots_launch, cuda_slot_rows_launch, cuda_load_launch, cuda_grouped_launch;
+    cuda_from_slots_launch, cuda_slot_scale_launch, cuda_slot_dot_launch, cuda_load_launch,
+    cuda_grouped_launch;
+cuda_preparer cuda_route_prepare, cuda_assign_prepare, cuda_to_slots_prepare,
+    cuda_from_slots_prepare, cuda_load_prepare, cuda_grouped_prepare;
 bool cuda_route_accepts(const weft_call *call);
 bool cuda_assign_accepts(const weft_call *call);
 bool cuda_to_slots_accepts(const weft_call *call);

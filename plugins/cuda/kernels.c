@@ -26,39 +26,49 @@ enum { PRIORITY = 10 };
 #define HEAD(name_, accumulates_)                                                                  \
     .op = #name_, .device = "cuda", .name = #name_ "_cuda", .priority = PRIORITY,                  \
     .accumulates = accumulates_
-#define KERNEL(name_, accumulates_, types_, launch_)                                               \
+/* A family's state is one piece. */
+#define PREPARED(by_, family_)                                                                     \
+    .prepare = cuda_##by_##_prepare, .release = weft_free, .launch = cuda_##family_##_launch
+#define KERNEL(name_, accumulates_, types_, family_)                                               \
     {                                                                                              \
-        HEAD(name_, accumulates_), .types = types_, .launch = launch_                              \
+        HEAD(name_, accumulates_), .types = types_, PREPARED(family_, family_)                     \
     }
-#define IF(name_, accumulates_, types_, accepts_, launch_)                                         \
+/* Its extents are all that it goes by. */
+#define SIMPLE(name_, accumulates_, types_, launch_)                                               \
     {                                                                                              \
-        HEAD(name_, accumulates_), .types = types_, .accepts = accepts_, .launch = launch_         \
+        HEAD(name_, accumulates_), .types = types_, .launch = cuda_##launch_##_launch              \
     }
-#define WORKING(name_, accumulates_, types_, workspace_, launch_)                                  \
+#define IF(name_, accumulates_, types_, accepts_, family_)                                         \
     {                                                                                              \
-        HEAD(name_, accumulates_), .types = types_, .workspace = workspace_, .launch = launch_     \
-    }
-/* Whose operands and results are not read and written whole. */
-#define FEW(name_, accumulates_, types_, work_, workspace_, launch_)                               \
-    {                                                                                              \
-        HEAD(name_, accumulates_), .types = types_, .work = work_, .workspace = workspace_,        \
-                                   .launch = launch_                                               \
+        HEAD(name_, accumulates_), .types = types_, .accepts = accepts_,                           \
+                                   PREPARED(family_, family_)                                      \
     }
 #define ATTENTION(op_, name_, accumulates_)                                                        \
     {                                                                                              \
-        HEAD(op_, accumulates_), .accepts = cuda_attention_accepts,                                \
-                                 .workspace = cuda_##name_##_workspace,                            \
-                                 .work = cuda_##name_##_work, .loads = cuda_dnn_loads,             \
-                                 .prepare = cuda_attention_prepare, .release = cuda_dnn_release,   \
-                                 .launch = cuda_##name_##_launch                                   \
+        HEAD(op_, accumulates_),                                                                   \
+            .accepts = cuda_attention_accepts, .workspace = cuda_##name_##_workspace,              \
+            .work = cuda_##name_##_work, .loads = cuda_dnn_loads,                                  \
+            .prepare = cuda_attention_prepare, .release = cuda_attention_release,                  \
+            .launch = cuda_##name_##_launch                                                        \
     }
-#define ELEMENTWISE(name_, types_) KERNEL(name_, true, types_, cuda_elementwise_launch)
-#define LOSS(name_, adds_, types_) KERNEL(name_, adds_, types_, cuda_loss_launch)
-#define NORM(name_, types_)        KERNEL(name_, true, types_, cuda_norm_launch)
-#define COLUMNS(name_, types_)                                                                     \
-    WORKING(name_, true, types_, cuda_columns_workspace, cuda_norm_dw_launch)
-#define SUM(name_, types_)    WORKING(name_, true, types_, cuda_sum_workspace, cuda_sum_launch)
-#define SCALAR(name_, types_) KERNEL(name_, true, types_, cuda_scalar_launch)
+#define ELEMENTWISE(name_, types_) KERNEL(name_, true, types_, elementwise)
+#define LOSS(name_, adds_, types_) KERNEL(name_, adds_, types_, loss)
+/* Of each row one number: what lies around it is not read. */
+#define PICK(name_, adds_, types_)                                                                 \
+    {                                                                                              \
+        HEAD(name_, adds_), .types = types_, .work = cuda_pick_work, PREPARED(loss, loss)          \
+    }
+#define NORM(name_, types_) KERNEL(name_, true, types_, norm)
+#define COLUMNS(name_, types_, joins_, launch_)                                                    \
+    {                                                                                              \
+        HEAD(name_, true), .types = types_, .accepts = joins_,                                     \
+                           .workspace = cuda_columns_workspace, PREPARED(columns, launch_)         \
+    }
+#define SUM(name_, types_)                                                                         \
+    {                                                                                              \
+        HEAD(name_, true), .types = types_, .workspace = cuda_sum_workspace, PREPARED(sum, sum)    \
+    }
+#define SCALAR(name_, types_) KERNEL(name_, true, types_, scalar)
 
 #define PRODUCT(name_)                                                                             \
     {                                                                                              \
@@ -71,7 +81,7 @@ enum { PRIORITY = 10 };
     {                                                                                              \
         HEAD(name_, true), .accepts = cuda_each_accepts, .workspace = cuda_each_workspace,         \
                            .work = cuda_each_work, .loads = cuda_each_loads,                       \
-                           .prepare = cuda_each_prepare, .release = cuda_product_release,          \
+                           .prepare = cuda_each_prepare, .release = cuda_each_release,             \
                            .launch = cuda_each_launch                                              \
     }
 
@@ -85,35 +95,43 @@ enum { PRIORITY = 10 };
     }
 
 /* Of an op of another plugin, which need not be listed. */
-#define OPTIONAL(name_, accumulates_, types_, accepts_, workspace_, launch_)                       \
+#define OPTIONAL(name_, accumulates_, types_, accepts_, workspace_, by_, family_)                  \
     {                                                                                              \
         HEAD(name_, accumulates_), .types = types_, .accepts = accepts_, .workspace = workspace_,  \
-                                   .launch = launch_, .optional = true                             \
+                                   PREPARED(by_, family_), .optional = true                        \
     }
+#define QUANTISE(name_, types_, workspace_)                                                        \
+    OPTIONAL(name_, false, types_, cuda_quantise_accepts, workspace_, quantise, quantise)
 
 #define NARROW(name_, types_)                                                                      \
     {                                                                                              \
         HEAD(float8_##name_, false), .types = types_, .accepts = cuda_narrow_accepts,              \
                                      .workspace = cuda_narrow_workspace, .work = cuda_narrow_work, \
-                                     .launch = cuda_narrow_launch, .optional = true                \
+                                     PREPARED(narrow, narrow), .optional = true                    \
     }
+
+#define ROUTE(name_, adds_, types_, workspace_, launch_)                                           \
+    OPTIONAL(name_, adds_, types_, cuda_route_accepts, workspace_, route, launch_)
 
 #define SLOTS(name_, adds_, way_, workspace_)                                                      \
     {                                                                                              \
         HEAD(name_, adds_), .types = "hii>h", .accepts = cuda_##way_##_slots_accepts,              \
                             .workspace = workspace_, .work = cuda_slots_work,                      \
-                            .launch = cuda_##way_##_slots_launch, .optional = true                 \
+                            PREPARED(way_##_slots, way_##_slots), .optional = true                 \
+    }
+#define SLOT_ROWS(name_)                                                                           \
+    {                                                                                              \
+        HEAD(name_, true), .types = "hh>h", .launch = cuda_##name_##_launch, .optional = true      \
     }
 
 #define GROUPED(name_)                                                                             \
     {                                                                                              \
         HEAD(name_, true), .accepts = cuda_grouped_accepts, .workspace = cuda_grouped_workspace,   \
-                           .work = cuda_grouped_work, .launch = cuda_grouped_launch,               \
-                           .optional = true                                                        \
+                           .work = cuda_grouped_work, PREPARED(grouped, grouped), .optional = true \
     }
 
 #define LOAD(name_, adds_, types_)                                                                 \
-    OPTIONAL(name_, adds_, types_, cuda_load_accepts, NULL, cuda_load_launch)
+    OPTIONAL(name_, adds_, types_, cuda_load_accepts, NULL, load, load)
 
 const weft_kernel cuda_kernels[] = {
     PRODUCT(linear),
@@ -126,12 +144,12 @@ const weft_kernel cuda_kernels[] = {
     ATTENTION(attention_dx, attention_dx, true),
     ATTENTION(full_attention, attention, false),
     ATTENTION(full_attention_dx, attention_dx, true),
-    KERNEL(attention_merge, false, "hfhf>hf", cuda_attention_merge_launch),
-    IF(add, true, "h>h", accepts_sum, cuda_add_launch),
-    KERNEL(add_bias, true, "hh>h", cuda_bias_launch),
+    SIMPLE(attention_merge, false, "hfhf>hf", attention_merge),
+    IF(add, true, "h>h", accepts_sum, elementwise),
+    ELEMENTWISE(add_bias, "hh>h"),
     ELEMENTWISE(scale, "hh>h"),
     ELEMENTWISE(cast, "h>h"),
-    OPTIONAL(snapshot, true, "h>h", NULL, NULL, cuda_elementwise_launch),
+    OPTIONAL(snapshot, true, "h>h", NULL, NULL, elementwise, elementwise),
     ELEMENTWISE(accumulate, "h>h"),
     ELEMENTWISE(accumulate_max, "h>h"),
     ELEMENTWISE(lowest, "h>h"),
@@ -142,55 +160,55 @@ const weft_kernel cuda_kernels[] = {
     ELEMENTWISE(gelu_dx, "hh>h"),
     NORM(rms_norm, "hh>h"),
     NORM(rms_norm_dx, "hhh>h"),
-    COLUMNS(rms_norm_dw, "hh>h"),
-    IF(add_rms_norm, false, "hhh>hh", cuda_norm_joins, cuda_add_norm_launch),
-    {HEAD(rms_norm_dx_dw, true), .types = "hhh>hh", .accepts = cuda_norm_joins,
-     .workspace = cuda_columns_workspace, .launch = cuda_norm_dx_dw_launch},
+    COLUMNS(rms_norm_dw, "hh>h", NULL, norm_dw),
+    {HEAD(add_rms_norm, false), .types = "hhh>hh", .accepts = cuda_norm_joins,
+     PREPARED(norm, add_norm)},
+    COLUMNS(rms_norm_dx_dw, "hhh>hh", cuda_norm_joins, norm_dx_dw),
     NORM(layer_norm, "hhh>h"),
     NORM(layer_norm_dx, "hhh>h"),
-    COLUMNS(layer_norm_dw, "hh>h"),
-    COLUMNS(bias_dw, "h>h"),
-    KERNEL(head_norm, true, "hh>h", cuda_head_norm_launch),
-    KERNEL(head_norm_dx, true, "hhh>h", cuda_head_norm_launch),
-    WORKING(head_norm_dw, true, "hhh>h", cuda_head_norm_workspace, cuda_head_norm_dw_launch),
-    KERNEL(head_part, true, "h>h", cuda_heads_launch),
-    KERNEL(head_place, true, "h>h", cuda_heads_launch),
-    KERNEL(head_join, true, "hh>h", cuda_heads_launch),
-    KERNEL(head_sum, true, "hh>h", cuda_heads_launch),
-    {HEAD(angles, true), .types = "i>f", .accepts = cuda_angles_accepts,
-     .prepare = cuda_angles_prepare, .release = weft_free, .launch = cuda_angles_launch},
-    IF(rope, true, "hf>h", cuda_rope_accepts, cuda_rope_launch),
-    IF(rope_dx, true, "hf>h", cuda_rope_accepts, cuda_rope_launch),
-    FEW(embedding, true, "ih>h", cuda_embedding_work, NULL, cuda_embedding_launch),
-    FEW(embedding_dw, true, "ih>f", cuda_embedding_dw_work, cuda_embedding_workspace,
-        cuda_embedding_dw_launch),
-    KERNEL(take, true, "hi>h", cuda_rows_launch),
-    IF(cache, false, "hhi>h", accepts_cache, cuda_rows_launch),
-    OPTIONAL(repeat_kv, true, "h>h", NULL, NULL, cuda_rows_launch),
-    OPTIONAL(repeat_kv_dx, true, "h>h", NULL, NULL, cuda_rows_launch),
-    IF(chunk, false, NULL, cuda_chunk_accepts, cuda_chunk_launch),
-    IF(unchunk, false, NULL, cuda_chunk_accepts, cuda_unchunk_launch),
+    COLUMNS(layer_norm_dw, "hh>h", NULL, norm_dw),
+    COLUMNS(bias_dw, "h>h", NULL, norm_dw),
+    KERNEL(head_norm, true, "hh>h", head_norm),
+    KERNEL(head_norm_dx, true, "hhh>h", head_norm),
+    {HEAD(head_norm_dw, true), .types = "hhh>h", .workspace = cuda_head_norm_workspace,
+     PREPARED(head_norm, head_norm_dw)},
+    KERNEL(head_part, true, "h>h", heads),
+    KERNEL(head_place, true, "h>h", heads),
+    KERNEL(head_join, true, "hh>h", heads),
+    KERNEL(head_sum, true, "hh>h", heads),
+    IF(angles, true, "i>f", cuda_angles_accepts, angles),
+    IF(rope, true, "hf>h", cuda_rope_accepts, rope),
+    IF(rope_dx, true, "hf>h", cuda_rope_accepts, rope),
+    {HEAD(embedding, true), .types = "ih>h", .work = cuda_embedding_work,
+     .launch = cuda_embedding_launch},
+    {HEAD(embedding_dw, true), .types = "ih>f", .work = cuda_embedding_dw_work,
+     .workspace = cuda_embedding_workspace, .launch = cuda_embedding_dw_launch},
+    KERNEL(take, true, "hi>h", rows),
+    IF(cache, false, "hhi>h", accepts_cache, rows),
+    OPTIONAL(repeat_kv, true, "h>h", NULL, NULL, rows, rows),
+    OPTIONAL(repeat_kv_dx, true, "h>h", NULL, NULL, rows, rows),
+    IF(chunk, false, NULL, cuda_chunk_accepts, chunk),
+    {HEAD(unchunk, false), .accepts = cuda_chunk_accepts, PREPARED(chunk, unchunk)},
     SUM(sum, "s>n"),
     SUM(sumsq, "s>n"),
     SUM(count_valid, "i>n"),
     LOSS(max_v, false, "h>f"),
     LOSS(sumexp, false, "hf>f"),
     LOSS(sumexp_dx, true, "hff>h"),
-    FEW(pick, false, "hi>f", cuda_pick_work, NULL, cuda_loss_launch),
-    FEW(pick_dx, true, "if>h", cuda_pick_work, NULL, cuda_loss_launch),
-    KERNEL(nll, false, "fffi>f", cuda_elementwise_launch),
-    KERNEL(nll_de, false, "fif>f", cuda_elementwise_launch),
-    KERNEL(nll_dt, false, "if>f", cuda_elementwise_launch),
+    PICK(pick, false, "hi>f"),
+    PICK(pick_dx, true, "if>h"),
+    KERNEL(nll, false, "fffi>f", elementwise),
+    KERNEL(nll_de, false, "fif>f", elementwise),
+    KERNEL(nll_dt, false, "if>f", elementwise),
     SCALAR(constant, ">s"),
     SCALAR(reciprocal, "s>s"),
     SCALAR(sqrt, "s>s"),
     SCALAR(clip, "s>s"),
     SCALAR(lr_schedule, "s>s"),
-    KERNEL(adamw, false, "hhhhsss>h", cuda_adamw_launch),
-    OPTIONAL(float8_amax, false, "h>f", cuda_quantise_accepts, cuda_amax_workspace,
-             cuda_quantise_launch),
-    OPTIONAL(float8_scale, false, "s>f", cuda_quantise_accepts, NULL, cuda_quantise_launch),
-    OPTIONAL(float8_quantise, false, "hf>q", cuda_quantise_accepts, NULL, cuda_quantise_launch),
+    KERNEL(adamw, false, "hhhhsss>h", adamw),
+    QUANTISE(float8_amax, "h>f", cuda_amax_workspace),
+    QUANTISE(float8_scale, "s>f", NULL),
+    QUANTISE(float8_quantise, "hf>q", NULL),
     NARROW(rms_norm, "hhf>q"),
     NARROW(rms_norm_amax, "hhf>qf"),
     NARROW(rms_norm_rows, "hh>qf"),
@@ -203,24 +221,20 @@ const weft_kernel cuda_kernels[] = {
     NARROW(silu_mul_rows, "hh>qf"),
     NARROW(quantise_amax, "hf>qf"),
     NARROW(quantise_rows, "h>qf"),
-    OPTIONAL(float8_history, false, "ffs>f", accepts_history, NULL, cuda_history_launch),
+    OPTIONAL(float8_history, false, "ffs>f", accepts_history, NULL, history, history),
     F8_PRODUCT(float8_linear),
     F8_PRODUCT(float8_linear_part),
     F8_PRODUCT(float8_linear_rows),
     F8_PRODUCT(float8_linear_dx),
     F8_PRODUCT(float8_linear_dw),
-    OPTIONAL(route, false, "n>in", cuda_route_accepts, NULL, cuda_route_launch),
-    OPTIONAL(route_dx, true, "nin>n", cuda_route_accepts, NULL, cuda_route_dx_launch),
-    OPTIONAL(router_mean, true, "n>n", cuda_route_accepts, cuda_router_sums_workspace,
-             cuda_router_sums_launch),
-    OPTIONAL(router_share, true, "n>n", cuda_route_accepts, cuda_router_sums_workspace,
-             cuda_router_sums_launch),
-    OPTIONAL(router_mean_dx, true, "nn>n", cuda_route_accepts, NULL, cuda_router_dx_launch),
-    OPTIONAL(router_z, true, "n>n", cuda_route_accepts, cuda_router_z_workspace,
-             cuda_router_z_launch),
-    OPTIONAL(router_z_dx, true, "nn>n", cuda_route_accepts, NULL, cuda_router_dx_launch),
-    OPTIONAL(assign, false, "i>iinn", cuda_assign_accepts, cuda_assign_workspace,
-             cuda_assign_launch),
+    ROUTE(route, false, "n>in", NULL, route),
+    ROUTE(route_dx, true, "nin>n", NULL, route_dx),
+    ROUTE(router_mean, true, "n>n", cuda_router_sums_workspace, router_sums),
+    ROUTE(router_share, true, "n>n", cuda_router_sums_workspace, router_sums),
+    ROUTE(router_mean_dx, true, "nn>n", NULL, router_dx),
+    ROUTE(router_z, true, "n>n", cuda_router_z_workspace, router_z),
+    ROUTE(router_z_dx, true, "nn>n", NULL, router_dx),
+    OPTIONAL(assign, false, "i>iinn", cuda_assign_accepts, cuda_assign_workspace, assign, assign),
     SLOTS(dispatch, false, to, cuda_to_slots_workspace),
     SLOTS(spread, false, to, cuda_to_slots_workspace),
     SLOTS(combine, true, from, NULL),
@@ -228,8 +242,8 @@ const weft_kernel cuda_kernels[] = {
     GROUPED(grouped),
     GROUPED(grouped_dx),
     GROUPED(grouped_dw),
-    OPTIONAL(slot_scale, true, "hh>h", NULL, NULL, cuda_slot_rows_launch),
-    OPTIONAL(slot_dot, true, "hh>h", NULL, NULL, cuda_slot_rows_launch),
+    SLOT_ROWS(slot_scale),
+    SLOT_ROWS(slot_dot),
     LOAD(expert_load, true, "i>n"),
     LOAD(load_peak, true, "n>n"),
     LOAD(bias_step, false, "nn>n"),

@@ -2,6 +2,8 @@
 /* From a call of weft to a launch of the driver. */
 #include "gpu.h"
 
+#include <string.h>
+
 static const struct {
     const char *file, *name;
     int threads;
@@ -85,6 +87,25 @@ cuda_view cuda_view_of(const weft_tensor *t)
 bool cuda_is_whole(const weft_tensor *t)
 {
     return t->dtype == WEFT_BF16 && (uintptr_t)t->data % 16 == 0 && cuda_width(t) % 8 == 0;
+}
+
+bool cuda_is_aligned(const weft_call *call)
+{
+    uintptr_t all = 0;
+    for (int i = 0; i < call->n_ins; i++)
+        all |= (uintptr_t)call->ins[i].data;
+    for (int i = 0; i < call->n_outs; i++)
+        all |= (uintptr_t)call->outs[i].data;
+    return all % 16 == 0;
+}
+
+weft_status cuda_keep(const void *made, size_t bytes, void **state, weft_error *err)
+{
+    *state = weft_alloc(bytes);
+    if (!*state)
+        return weft_fail_memory(err);
+    memcpy(*state, made, bytes);
+    return WEFT_OK;
 }
 
 /* Kernels walk on from there: more blocks than a GPU holds at once gain nothing. Tests have fewer,

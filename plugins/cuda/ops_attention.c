@@ -62,30 +62,22 @@ static int64_t tiles(int64_t rows)
 
 static cuda_attention_args args_of(const weft_call *call)
 {
-    const weft_tensor *in = call->ins, *q = &in[Q], *k = &in[K];
+    const weft_tensor *q = &call->ins[Q], *k = &call->ins[K];
     int64_t d = q->grain[2];
     double scale = weft_call_real(call, "scale");
-    cuda_attention_args a = {.q = cuda_view_of(q),
-                             .k = cuda_view_of(k),
-                             .v = cuda_view_of(&in[V]),
-                             .batch = (int32_t)q->size[0],
-                             .q_rows = (int32_t)q->size[1],
-                             .k_rows = (int32_t)k->size[1],
-                             .heads = (int32_t)(q->size[2] / d),
-                             .kv_heads = (int32_t)(k->size[2] / d),
-                             .d = (int32_t)d,
-                             .head_lo = (int32_t)(q->lo[2] / d),
-                             .kv_lo = (int32_t)(k->lo[2] / d),
-                             .group = (int32_t)(q->whole[2] / k->whole[2]),
-                             .scale = (float)(scale != 0.0 ? scale : 1.0 / sqrt((double)d))};
-    if (!hides(call))
-        return a;
-    a.index_q = in[INDEX_Q].data;
-    a.index_k = in[INDEX_K].data;
-    a.segments_q = in[SEGMENTS_Q].data;
-    a.segments_k = in[SEGMENTS_K].data;
-    a.causal = !weft_call_has(call, "causal") || weft_call_int(call, "causal") != 0;
-    return a;
+    return (cuda_attention_args){.batch = (int32_t)q->size[0],
+                                 .q_rows = (int32_t)q->size[1],
+                                 .k_rows = (int32_t)k->size[1],
+                                 .heads = (int32_t)(q->size[2] / d),
+                                 .kv_heads = (int32_t)(k->size[2] / d),
+                                 .d = (int32_t)d,
+                                 .head_lo = (int32_t)(q->lo[2] / d),
+                                 .kv_lo = (int32_t)(k->lo[2] / d),
+                                 .group = (int32_t)(q->whole[2] / k->whole[2]),
+                                 .causal = hides(call) && (!weft_call_has(call, "causal") ||
+                                                           weft_call_int(call, "causal") != 0),
+                                 .add_dq = call->accumulate,
+                                 .scale = (float)(scale != 0.0 ? scale : 1.0 / sqrt((double)d))};
 }
 
 /* ---- workspace: ranges of tiles, then the backward's delta ---- */
@@ -154,12 +146,53 @@ weft_kernel_work cuda_attention_dx_work(const weft_call *call)
     return executed(call, &a, size, 3 + (size > 128 ? 6 : 4));
 }
 
+/* ---- prepared ---- */
+
+typedef struct prepared {
+    cuda_attention_args args;
+    int size;     /* of matrix_size */
+    void *by_dnn; /* cuDNN's; NULL: our own kernels do it */
+} prepared;
+
 weft_status cuda_attention_prepare(const weft_call *call, void **state, weft_error *err)
 {
-    const cuda_attention_args a = args_of(call);
-    if (call->queue && !matrix_size(call, &a))
+    prepared made = {.args = args_of(call)};
+    made.size = matrix_size(call, &made.args);
+    if (call->queue && !made.size)
         call->queue->slow = fmax(call->queue->slow, call->op->flops(call));
-    return cuda_dnn_prepare(call, state, err);
+    weft_status s = cuda_dnn_prepare(call, made.args.scale, &made.by_dnn, err);
+    s = s ? s : cuda_keep(&made, sizeof made, state, err);
+    if (s)
+        cuda_dnn_release(made.by_dnn);
+    return s;
+}
+
+void cuda_attention_release(void *state)
+{
+    if (state)
+        cuda_dnn_release(((const prepared *)state)->by_dnn);
+    weft_free(state);
+}
+
+bool cuda_attention_is_by_dnn(const void *state)
+{
+    return ((const prepared *)state)->by_dnn != NULL;
+}
+
+static cuda_attention_args with_addresses(const weft_call *call)
+{
+    const weft_tensor *in = call->ins;
+    cuda_attention_args a = ((const prepared *)call->state)->args;
+    a.q = cuda_view_of(&in[Q]);
+    a.k = cuda_view_of(&in[K]);
+    a.v = cuda_view_of(&in[V]);
+    if (!hides(call))
+        return a;
+    a.index_q = in[INDEX_Q].data;
+    a.index_k = in[INDEX_K].data;
+    a.segments_q = in[SEGMENTS_Q].data;
+    a.segments_k = in[SEGMENTS_K].data;
+    return a;
 }
 
 /* ---- launches ---- */
@@ -173,10 +206,11 @@ static size_t shared_bytes(int size, int rows, int n)
 
 weft_status cuda_attention_launch(const weft_call *call, weft_error *err)
 {
-    if (call->state)
-        return cuda_dnn_launch(call, err);
-    cuda_attention_args a = args_of(call);
-    int size = matrix_size(call, &a);
+    const prepared *made = call->state;
+    const int size = made->size;
+    if (made->by_dnn)
+        return cuda_dnn_launch(call, made->by_dnn, err);
+    cuda_attention_args a = with_addresses(call);
     a.out = cuda_view_of(&call->outs[0]);
     a.lse = call->outs[1].data;
     if (!size)
@@ -235,11 +269,12 @@ static weft_status launch_matrix_dx(const weft_call *call, const cuda_attention_
 
 weft_status cuda_attention_dx_launch(const weft_call *call, weft_error *err)
 {
-    if (call->state)
-        return cuda_dnn_launch(call, err);
-    cuda_attention_args a = args_of(call);
+    const prepared *made = call->state;
+    const int size = made->size;
+    if (made->by_dnn)
+        return cuda_dnn_launch(call, made->by_dnn, err);
+    cuda_attention_args a = with_addresses(call);
     int64_t heads = (int64_t)a.batch * a.q_rows * a.heads, warps = CUDA_THREADS / 32;
-    int size = matrix_size(call, &a);
     weft_status s = cuda_check_workspace(call, dx_bytes(call), err);
     a.out = cuda_view_of(&of_gradient(call)[0]);
     a.lse = of_gradient(call)[1].data;
@@ -247,7 +282,6 @@ weft_status cuda_attention_dx_launch(const weft_call *call, weft_error *err)
     a.dq = cuda_view_of(&call->outs[0]);
     a.dk = cuda_view_of(&call->outs[1]);
     a.dv = cuda_view_of(&call->outs[2]);
-    a.add_dq = call->accumulate;
     a.delta = (float *)((char *)call->workspace + (ranges_bytes(call) + 63) / 64 * 64);
     if (!s)
         s = cuda_launch(call->queue, CUDA_KERNEL_attention_delta, &a,

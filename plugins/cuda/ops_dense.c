@@ -7,27 +7,37 @@
 
 /* ---- element-wise ---- */
 
+/* What a block has: chunks of eight elements, elements, or rows. */
+typedef enum shares { CHUNKS, ELEMENTS, ROWS } shares;
+
 static const struct {
     const char *op;
     cuda_kernel kernel;
-    bool tokens; /* an element a thread, not eight */
-} elementwise[] = {
-    {"add", CUDA_KERNEL_add, false},
-    {"scale", CUDA_KERNEL_scale, false},
-    {"cast", CUDA_KERNEL_copy, false},
-    {"accumulate", CUDA_KERNEL_copy, false},
-    {"snapshot", CUDA_KERNEL_copy, false},
-    {"accumulate_max", CUDA_KERNEL_larger, false},
-    {"lowest", CUDA_KERNEL_lowest, false},
-    {"broadcast", CUDA_KERNEL_broadcast, false},
-    {"silu_mul", CUDA_KERNEL_silu_mul, false},
-    {"silu_mul_dx", CUDA_KERNEL_silu_mul_dx, false},
-    {"gelu", CUDA_KERNEL_gelu, false},
-    {"gelu_dx", CUDA_KERNEL_gelu_dx, false},
-    {"nll", CUDA_KERNEL_nll, true},
-    {"nll_de", CUDA_KERNEL_nll_de, true},
-    {"nll_dt", CUDA_KERNEL_nll_dt, true},
+    shares by;
+} elementwise_ops[] = {
+    {"add", CUDA_KERNEL_add, CHUNKS},
+    {"add_bias", CUDA_KERNEL_add_bias, ROWS},
+    {"scale", CUDA_KERNEL_scale, CHUNKS},
+    {"cast", CUDA_KERNEL_copy, CHUNKS},
+    {"accumulate", CUDA_KERNEL_copy, CHUNKS},
+    {"snapshot", CUDA_KERNEL_copy, CHUNKS},
+    {"accumulate_max", CUDA_KERNEL_larger, CHUNKS},
+    {"lowest", CUDA_KERNEL_lowest, CHUNKS},
+    {"broadcast", CUDA_KERNEL_broadcast, CHUNKS},
+    {"silu_mul", CUDA_KERNEL_silu_mul, CHUNKS},
+    {"silu_mul_dx", CUDA_KERNEL_silu_mul_dx, CHUNKS},
+    {"gelu", CUDA_KERNEL_gelu, CHUNKS},
+    {"gelu_dx", CUDA_KERNEL_gelu_dx, CHUNKS},
+    {"nll", CUDA_KERNEL_nll, ELEMENTS},
+    {"nll_de", CUDA_KERNEL_nll_de, ELEMENTS},
+    {"nll_dt", CUDA_KERNEL_nll_dt, ELEMENTS},
 };
+
+typedef struct elementwise {
+    cuda_elementwise_args args;
+    cuda_kernel kernel;
+    int64_t blocks;
+} elementwise;
 
 /* Only attributes that an op declares may be asked for. */
 static bool is_kind_of(const weft_call *call, const char *name)
@@ -35,71 +45,55 @@ static bool is_kind_of(const weft_call *call, const char *name)
     return strncmp(call->op->name, name, strlen(name)) == 0;
 }
 
-static cuda_elementwise_args elementwise_args(const weft_call *call)
+static bool are_all_whole(const weft_call *call)
 {
-    cuda_elementwise_args a = {.n = weft_tensor_count(&call->outs[0]),
-                               .width = cuda_width(&call->outs[0]),
-                               .n_ins = call->n_ins,
-                               .accumulate = call->accumulate,
-                               .exact =
-                                   is_kind_of(call, "gelu") && weft_call_int(call, "exact") != 0,
-                               .whole = true};
-    for (int i = 0; i < call->n_ins; i++) {
-        a.ins[i] = cuda_view_of(&call->ins[i]);
-        a.whole = a.whole && cuda_is_whole(&call->ins[i]);
-    }
-    for (int i = 0; i < call->n_outs; i++) {
-        a.outs[i] = cuda_view_of(&call->outs[i]);
-        a.whole = a.whole && cuda_is_whole(&call->outs[i]);
-    }
-    return a;
+    bool whole = true;
+    for (int i = 0; i < call->n_ins && whole; i++)
+        whole = cuda_is_whole(&call->ins[i]);
+    for (int i = 0; i < call->n_outs && whole; i++)
+        whole = cuda_is_whole(&call->outs[i]);
+    return whole;
 }
 
-weft_status cuda_elementwise_launch(const weft_call *call, weft_error *err)
+weft_status cuda_elementwise_prepare(const weft_call *call, void **state, weft_error *err)
 {
-    cuda_elementwise_args a = elementwise_args(call);
-    size_t i = 0;
-    while (strcmp(elementwise[i].op, call->op->name) != 0)
+    const int64_t n = weft_tensor_count(&call->outs[0]), width = cuda_width(&call->outs[0]);
+    elementwise made = {.args = {.n = n,
+                                 .width = width,
+                                 .accumulate = call->accumulate,
+                                 .exact = is_kind_of(call, "gelu") && weft_call_int(call, "exact"),
+                                 .whole = are_all_whole(call)}};
+    int i = 0;
+    while (strcmp(elementwise_ops[i].op, call->op->name) != 0)
         i++;
-    return cuda_launch(call->queue, elementwise[i].kernel, &a,
-                       cuda_chunk_blocks(elementwise[i].tokens ? 8 * a.n : a.n), err);
+    made.kernel = elementwise_ops[i].kernel;
+    if (elementwise_ops[i].by == ROWS)
+        made.blocks = n > 0 ? cuda_row_blocks(n / width) : 0;
+    else
+        made.blocks = cuda_chunk_blocks(elementwise_ops[i].by == ELEMENTS ? 8 * n : n);
+    return cuda_keep(&made, sizeof made, state, err);
 }
 
 /* More terms than one launch takes are added to the sum of those before. */
-weft_status cuda_add_launch(const weft_call *call, weft_error *err)
+weft_status cuda_elementwise_launch(const weft_call *call, weft_error *err)
 {
-    weft_call some = *call;
+    const elementwise *made = call->state;
+    cuda_elementwise_args a = made->args;
     weft_status s = WEFT_OK;
-    for (int at = 0; at < call->n_ins && !s; at += some.n_ins) {
-        some.ins = call->ins + at;
-        some.n_ins = call->n_ins - at < CUDA_MOST_INS ? call->n_ins - at : CUDA_MOST_INS;
-        some.accumulate = at > 0 || call->accumulate;
-        s = cuda_elementwise_launch(&some, err);
+    a.whole = a.whole && cuda_is_aligned(call);
+    for (int i = 0; i < call->n_outs; i++)
+        a.outs[i] = cuda_view_of(&call->outs[i]);
+    for (int at = 0; at < call->n_ins && !s; at += a.n_ins) {
+        a.n_ins = call->n_ins - at < CUDA_MOST_INS ? call->n_ins - at : CUDA_MOST_INS;
+        a.accumulate = at > 0 || made->args.accumulate;
+        for (int i = 0; i < a.n_ins; i++)
+            a.ins[i] = cuda_view_of(&call->ins[at + i]);
+        s = cuda_launch(call->queue, made->kernel, &a, made->blocks, err);
     }
     return s;
 }
 
-weft_status cuda_bias_launch(const weft_call *call, weft_error *err)
-{
-    cuda_elementwise_args a = elementwise_args(call);
-    return cuda_launch(call->queue, CUDA_KERNEL_add_bias, &a,
-                       a.n > 0 ? cuda_row_blocks(a.n / a.width) : 0, err);
-}
-
 /* ---- norms ---- */
-
-static cuda_norm_args norm_args(const weft_call *call)
-{
-    const weft_tensor *x = &call->ins[0];
-    bool norm = !is_kind_of(call, "bias_dw");
-    return (cuda_norm_args){.x = cuda_view_of(x),
-                            .out = cuda_view_of(&call->outs[0]),
-                            .rows = cuda_rows(x),
-                            .width = cuda_width(x),
-                            .eps = norm ? (float)weft_call_real(call, "eps") : 0,
-                            .centred = is_kind_of(call, "layer_norm"),
-                            .accumulate = call->accumulate};
-}
 
 /* The forms of a kernel: rows of any width, and those that hold a row, 2 or 4 chunks a thread. */
 typedef struct norm_forms {
@@ -110,36 +104,86 @@ static const norm_forms forward = {CUDA_KERNEL_norm, CUDA_KERNEL_norm_2, CUDA_KE
                         backward = {CUDA_KERNEL_norm_dx, CUDA_KERNEL_norm_dx_2,
                                     CUDA_KERNEL_norm_dx_4},
                         of_weight = {CUDA_KERNEL_norm_stats, CUDA_KERNEL_norm_dw_2,
-                                     CUDA_KERNEL_norm_dw_4};
+                                     CUDA_KERNEL_norm_dw_4},
+                        of_sum = {CUDA_KERNEL_add_norm_4, CUDA_KERNEL_add_norm_2,
+                                  CUDA_KERNEL_add_norm_4},
+                        of_both = {CUDA_KERNEL_norm_dx_dw_4, CUDA_KERNEL_norm_dx_dw_2,
+                                   CUDA_KERNEL_norm_dx_dw_4};
 
-/* Weights and biases, whose width is the row's. */
-static bool is_in_words(const weft_tensor *t)
+/* The state of all norms. */
+typedef struct norm {
+    cuda_norm_args args;
+    bool whole, dx; /* dx: of three operands the last is dy */
+} norm;
+
+static bool is_word(const weft_tensor *t)
 {
-    return (t->dtype == WEFT_F32 || t->dtype == WEFT_BF16) && (uintptr_t)t->data % 16 == 0;
+    return t->dtype == WEFT_F32 || t->dtype == WEFT_BF16;
+}
+
+static bool is_gradient(const weft_call *call)
+{
+    return call->n_ins == 3 && strstr(call->op->name, "_dx");
+}
+
+static norm norm_of(const weft_call *call)
+{
+    const weft_tensor *x = &call->ins[0];
+    return (norm){.args = {.rows = cuda_rows(x),
+                           .width = cuda_width(x),
+                           .centred = is_kind_of(call, "layer_norm"),
+                           .accumulate = call->accumulate},
+                  .dx = is_gradient(call)};
+}
+
+/* Weights and biases have the row's width. */
+weft_status cuda_norm_prepare(const weft_call *call, void **state, weft_error *err)
+{
+    const weft_tensor *in = call->ins;
+    norm made = norm_of(call);
+    made.args.eps = (float)weft_call_real(call, "eps");
+    made.whole = cuda_is_whole(&in[0]) && cuda_is_whole(&call->outs[0]) && is_word(&in[1]) &&
+                 (call->n_ins == 2 || (made.dx ? cuda_is_whole(&in[2]) : is_word(&in[2])));
+    return cuda_keep(&made, sizeof made, state, err);
+}
+
+/* The gradient of a bias is a sum alone, and has no eps. */
+weft_status cuda_columns_prepare(const weft_call *call, void **state, weft_error *err)
+{
+    norm made = norm_of(call);
+    if (!is_kind_of(call, "bias_dw"))
+        made.args.eps = (float)weft_call_real(call, "eps");
+    made.whole = cuda_is_whole(&call->ins[0]) && cuda_is_whole(&call->ins[call->n_ins - 1]);
+    return cuda_keep(&made, sizeof made, state, err);
+}
+
+static cuda_norm_args norm_args(const weft_call *call)
+{
+    cuda_norm_args a = ((const norm *)call->state)->args;
+    a.x = cuda_view_of(&call->ins[0]);
+    a.out = cuda_view_of(&call->outs[0]);
+    return a;
 }
 
 static cuda_kernel norm_form(const norm_forms *forms, int64_t width, bool whole)
 {
-    enum { CHUNKS = 8 * CUDA_THREADS };
-    if (!whole || width > 4 * CHUNKS)
+    enum { CHUNKS_OF_ALL = 8 * CUDA_THREADS };
+    if (!whole || width > 4 * CHUNKS_OF_ALL)
         return forms->any;
-    return width > 2 * CHUNKS ? forms->held_4 : forms->held_2;
+    return width > 2 * CHUNKS_OF_ALL ? forms->held_4 : forms->held_2;
 }
 
 weft_status cuda_norm_launch(const weft_call *call, weft_error *err)
 {
+    const norm *made = call->state;
+    const bool whole = made->whole && cuda_is_aligned(call);
     cuda_norm_args a = norm_args(call);
-    const bool dx = call->n_ins == 3 && strstr(call->op->name, "_dx");
-    const bool whole =
-        cuda_is_whole(&call->ins[0]) && cuda_is_whole(&call->outs[0]) &&
-        is_in_words(&call->ins[1]) &&
-        (call->n_ins == 2 || (dx ? cuda_is_whole(&call->ins[2]) : is_in_words(&call->ins[2])));
     a.w = cuda_view_of(&call->ins[1]);
-    if (dx)
+    if (made->dx)
         a.dy = cuda_view_of(&call->ins[2]);
     else if (a.centred)
         a.bias = cuda_view_of(&call->ins[2]);
-    return cuda_launch(call->queue, norm_form(dx ? &backward : &forward, a.width, whole), &a,
+    return cuda_launch(call->queue, norm_form(made->dx ? &backward : &forward, a.width, whole), &a,
                        a.width > 0 ? cuda_row_blocks(a.rows) : 0, err);
 }
 
@@ -164,25 +208,26 @@ size_t cuda_columns_workspace(const weft_call *call)
 /* (x,) dy -> [e]: also the gradient of a bias, which has no x. */
 weft_status cuda_norm_dw_launch(const weft_call *call, weft_error *err)
 {
-    cuda_norm_args norm = norm_args(call);
-    cuda_columns_args a = {.x = norm.x,
+    const norm *made = call->state;
+    cuda_norm_args of = norm_args(call);
+    cuda_columns_args a = {.x = of.x,
                            .dy = cuda_view_of(&call->ins[call->n_ins - 1]),
-                           .out = norm.out,
+                           .out = of.out,
                            .parts = (float *)((char *)call->workspace + stats_bytes(call)),
-                           .rows = norm.rows,
-                           .width = norm.width,
-                           .n_parts = n_parts(norm.rows),
+                           .rows = of.rows,
+                           .width = of.width,
+                           .n_parts = n_parts(of.rows),
                            .accumulate = call->accumulate};
     const int64_t columns = (a.width + CUDA_COLUMNS - 1) / CUDA_COLUMNS;
-    const bool whole = cuda_is_whole(&call->ins[0]) && cuda_is_whole(&call->ins[call->n_ins - 1]);
+    const bool whole = made->whole && cuda_is_aligned(call);
     const cuda_kernel form = norm_form(&of_weight, a.width, whole);
     const bool held = call->n_ins == 2 && form != of_weight.any;
     weft_status s = cuda_check_workspace(call, cuda_columns_workspace(call), err);
     if (!s && call->n_ins == 2) {
-        norm.dy = a.dy;
-        norm.parts = (cuda_view){a.parts, WEFT_F32};
-        a.stats = norm.stats = call->workspace;
-        s = cuda_launch(call->queue, form, &norm,
+        of.dy = a.dy;
+        of.parts = (cuda_view){a.parts, WEFT_F32};
+        a.stats = of.stats = call->workspace;
+        s = cuda_launch(call->queue, form, &of,
                         a.width == 0 ? 0
                         : held       ? a.n_parts
                                      : cuda_row_blocks(a.rows),
@@ -211,22 +256,18 @@ bool cuda_norm_joins(const weft_call *call)
 /* x, d, w -> x + d, its norm */
 weft_status cuda_add_norm_launch(const weft_call *call, weft_error *err)
 {
-    static const norm_forms forms = {CUDA_KERNEL_add_norm_4, CUDA_KERNEL_add_norm_2,
-                                     CUDA_KERNEL_add_norm_4};
     cuda_norm_args a = norm_args(call);
     a.dy = cuda_view_of(&call->ins[1]);
     a.w = cuda_view_of(&call->ins[2]);
     a.sum = a.out;
     a.out = cuda_view_of(&call->outs[1]);
-    return cuda_launch(call->queue, norm_form(&forms, a.width, true), &a,
+    return cuda_launch(call->queue, norm_form(&of_sum, a.width, true), &a,
                        a.width > 0 ? cuda_row_blocks(a.rows) : 0, err);
 }
 
 /* x, w, dy -> dx, dw, by parts as dw alone */
 weft_status cuda_norm_dx_dw_launch(const weft_call *call, weft_error *err)
 {
-    static const norm_forms forms = {CUDA_KERNEL_norm_dx_dw_4, CUDA_KERNEL_norm_dx_dw_2,
-                                     CUDA_KERNEL_norm_dx_dw_4};
     cuda_norm_args a = norm_args(call);
     cuda_columns_args sums = {.out = cuda_view_of(&call->outs[1]),
                               .parts = call->workspace,
@@ -237,7 +278,7 @@ weft_status cuda_norm_dx_dw_launch(const weft_call *call, weft_error *err)
     a.parts = (cuda_view){sums.parts, WEFT_F32};
     weft_status s = cuda_check_workspace(call, cuda_columns_workspace(call), err);
     if (!s)
-        s = cuda_launch(call->queue, norm_form(&forms, a.width, true), &a,
+        s = cuda_launch(call->queue, norm_form(&of_both, a.width, true), &a,
                         a.width > 0 ? sums.n_parts : 0, err);
     return s ? s
              : cuda_launch(call->queue, CUDA_KERNEL_column_sums, &sums, (a.width + 31) / 32, err);
@@ -245,18 +286,20 @@ weft_status cuda_norm_dx_dw_launch(const weft_call *call, weft_error *err)
 
 /* ---- norms of heads ---- */
 
-static cuda_norm_args head_args(const weft_call *call)
+/* Of x; rows are heads. */
+static int64_t count_heads(const weft_tensor *x, int64_t *width)
 {
-    const weft_tensor *x = &call->ins[0];
-    cuda_norm_args a = {.x = cuda_view_of(x),
-                        .w = cuda_view_of(&call->ins[1]),
-                        .dy = cuda_view_of(&call->ins[call->n_ins - 1]),
-                        .out = cuda_view_of(&call->outs[0]),
-                        .width = x->grain[x->n_dims - 1],
-                        .eps = (float)weft_call_real(call, "eps"),
-                        .accumulate = call->accumulate};
-    a.rows = a.width > 0 ? weft_tensor_count(x) / a.width : 0;
-    return a;
+    *width = x->grain[x->n_dims - 1];
+    return *width > 0 ? weft_tensor_count(x) / *width : 0;
+}
+
+weft_status cuda_head_norm_prepare(const weft_call *call, void **state, weft_error *err)
+{
+    norm made = {
+        .args = {.eps = (float)weft_call_real(call, "eps"), .accumulate = call->accumulate},
+        .dx = is_gradient(call)};
+    made.args.rows = count_heads(&call->ins[0], &made.args.width);
+    return cuda_keep(&made, sizeof made, state, err);
 }
 
 /* A warp has one at a time. */
@@ -267,36 +310,37 @@ static int64_t head_blocks(int64_t heads)
 
 weft_status cuda_head_norm_launch(const weft_call *call, weft_error *err)
 {
-    const cuda_norm_args a = head_args(call);
-    return cuda_launch(call->queue,
-                       strcmp(call->op->name, "head_norm") == 0 ? CUDA_KERNEL_head_norm
-                                                                : CUDA_KERNEL_head_norm_dx,
-                       &a, head_blocks(a.rows), err);
+    const bool dx = ((const norm *)call->state)->dx;
+    cuda_norm_args a = norm_args(call);
+    a.w = cuda_view_of(&call->ins[1]);
+    a.dy = cuda_view_of(&call->ins[call->n_ins - 1]);
+    return cuda_launch(call->queue, dx ? CUDA_KERNEL_head_norm_dx : CUDA_KERNEL_head_norm, &a,
+                       head_blocks(a.rows), err);
 }
 
 /* At least one, so that no heads are a sum of nothing. */
-static int32_t head_parts(const cuda_norm_args *a)
+static int64_t head_parts(int64_t heads)
 {
-    const int32_t parts = n_parts((a->rows + CUDA_THREADS / 32 - 1) / (CUDA_THREADS / 32));
+    const int64_t parts = n_parts((heads + CUDA_THREADS / 32 - 1) / (CUDA_THREADS / 32));
     return parts > 0 ? parts : 1;
 }
 
 size_t cuda_head_norm_workspace(const weft_call *call)
 {
-    const cuda_norm_args a = head_args(call);
-    return (size_t)head_parts(&a) * (size_t)a.width * sizeof(float);
+    int64_t width, heads = count_heads(&call->ins[0], &width);
+    return (size_t)head_parts(heads) * (size_t)width * sizeof(float);
 }
 
 /* x, dy, w -> dw */
 weft_status cuda_head_norm_dw_launch(const weft_call *call, weft_error *err)
 {
-    cuda_norm_args a = head_args(call);
-    a.dy = cuda_view_of(&call->ins[1]);
+    cuda_norm_args a = norm_args(call);
+    a.w = a.dy = cuda_view_of(&call->ins[1]);
     a.parts = (cuda_view){call->workspace, WEFT_F32};
     const cuda_columns_args sums = {.out = a.out,
                                     .parts = call->workspace,
                                     .width = a.width,
-                                    .n_parts = head_parts(&a),
+                                    .n_parts = head_parts(a.rows),
                                     .accumulate = call->accumulate};
     weft_status s = cuda_check_workspace(call, cuda_head_norm_workspace(call), err);
     s = s ? s : cuda_launch(call->queue, CUDA_KERNEL_head_norm_dw, &a, sums.n_parts, err);
@@ -306,27 +350,42 @@ weft_status cuda_head_norm_dw_launch(const weft_call *call, weft_error *err)
 
 /* ---- parts of heads ---- */
 
-weft_status cuda_heads_launch(const weft_call *call, weft_error *err)
+typedef struct heads {
+    cuda_heads_args args;
+    cuda_kernel kernel;
+} heads;
+
+static cuda_kernel heads_kernel(const weft_call *call)
+{
+    return is_kind_of(call, "head_sum")     ? CUDA_KERNEL_head_sum
+           : is_kind_of(call, "head_place") ? CUDA_KERNEL_head_place
+           : is_kind_of(call, "head_join")  ? CUDA_KERNEL_head_join
+                                            : CUDA_KERNEL_head_part;
+}
+
+weft_status cuda_heads_prepare(const weft_call *call, void **state, weft_error *err)
 {
     const weft_tensor *in = &call->ins[0], *out = &call->outs[0];
-    const bool sum = strcmp(call->op->name, "head_sum") == 0;
-    cuda_heads_args a = {.in = cuda_view_of(in),
-                         .more = cuda_view_of(&call->ins[call->n_ins - 1]),
-                         .out = cuda_view_of(out),
-                         .first = weft_call_int(call, "first"),
-                         .width = weft_call_int(call, "width"),
-                         .whole = weft_call_int(call, "whole"),
-                         .accumulate = call->accumulate};
-    a.heads = sum ? cuda_width(in) / a.whole : cuda_width(out) / out->grain[out->n_dims - 1];
-    a.rows = cuda_rows(out) * (sum ? 1 : a.heads);
-    cuda_kernel kernel = CUDA_KERNEL_head_part;
-    if (sum)
-        kernel = CUDA_KERNEL_head_sum;
-    else if (strcmp(call->op->name, "head_place") == 0)
-        kernel = CUDA_KERNEL_head_place;
-    else if (strcmp(call->op->name, "head_join") == 0)
-        kernel = CUDA_KERNEL_head_join;
-    return cuda_launch(call->queue, kernel, &a, head_blocks(a.rows), err);
+    heads made = {.args = {.first = weft_call_int(call, "first"),
+                           .width = weft_call_int(call, "width"),
+                           .whole = weft_call_int(call, "whole"),
+                           .accumulate = call->accumulate},
+                  .kernel = heads_kernel(call)};
+    cuda_heads_args *a = &made.args;
+    const bool sum = made.kernel == CUDA_KERNEL_head_sum;
+    a->heads = sum ? cuda_width(in) / a->whole : cuda_width(out) / out->grain[out->n_dims - 1];
+    a->rows = cuda_rows(out) * (sum ? 1 : a->heads);
+    return cuda_keep(&made, sizeof made, state, err);
+}
+
+weft_status cuda_heads_launch(const weft_call *call, weft_error *err)
+{
+    const heads *made = call->state;
+    cuda_heads_args a = made->args;
+    a.in = cuda_view_of(&call->ins[0]);
+    a.more = cuda_view_of(&call->ins[call->n_ins - 1]);
+    a.out = cuda_view_of(&call->outs[0]);
+    return cuda_launch(call->queue, made->kernel, &a, head_blocks(a.rows), err);
 }
 
 /* ---- rope ---- */
@@ -367,30 +426,42 @@ bool cuda_rope_accepts(const weft_call *call)
     return x->size[x->n_dims - 1] % x->grain[x->n_dims - 1] == 0;
 }
 
+typedef struct rope {
+    cuda_rope_args args;
+    bool whole;
+    int64_t blocks, by_head;
+} rope;
+
+weft_status cuda_rope_prepare(const weft_call *call, void **state, weft_error *err)
+{
+    const weft_tensor *x = &call->ins[0], *turn = &call->ins[1];
+    rope made = {.args = {.rows = cuda_rows(x),
+                          .width = (int32_t)x->grain[x->n_dims - 1],
+                          .first = (int32_t)weft_call_int(call, "first"),
+                          .pairs = (int32_t)(cuda_width(turn) / 2),
+                          .neighbours = weft_call_int(call, "neighbours") != 0,
+                          .accumulate = call->accumulate,
+                          .sign = is_kind_of(call, "rope_dx") ? -1.0f : 1.0f}};
+    cuda_rope_args *a = &made.args;
+    a->heads = (int32_t)(cuda_width(x) / a->width);
+    made.blocks = a->heads ? cuda_chunk_blocks(a->rows * ((a->pairs + 7) / 8) * 8) : 0;
+    /* Few rows: heads are shared out, too. */
+    made.by_head = made.blocks < 512 ? (a->heads < 8 ? a->heads : 8) : 1;
+    made.whole = !a->neighbours && (a->width | a->first | a->pairs) % 8 == 0 && cuda_is_whole(x) &&
+                 cuda_is_whole(&call->outs[0]) && is_word(turn);
+    return cuda_keep(&made, sizeof made, state, err);
+}
+
 weft_status cuda_rope_launch(const weft_call *call, weft_error *err)
 {
-    const weft_tensor *x = &call->ins[0];
-    cuda_rope_args a = {
-        .x = cuda_view_of(x),
-        .turn = cuda_view_of(&call->ins[1]),
-        .out = cuda_view_of(&call->outs[0]),
-        .rows = cuda_rows(x),
-        .width = (int32_t)x->grain[x->n_dims - 1],
-        .first = (int32_t)weft_call_int(call, "first"),
-        .pairs = (int32_t)(cuda_width(&call->ins[1]) / 2),
-        .neighbours = weft_call_int(call, "neighbours") != 0,
-        .accumulate = call->accumulate,
-        .sign = strcmp(call->op->name, "rope_dx") == 0 ? -1.0f : 1.0f,
-    };
-    a.heads = (int32_t)(cuda_width(x) / a.width);
-    int64_t blocks = cuda_chunk_blocks(a.rows * ((a.pairs + 7) / 8) * 8);
-    /* Few rows: heads are shared out, too. */
-    int64_t by_head = blocks < 512 ? (a.heads < 8 ? a.heads : 8) : 1;
-    const bool whole = !a.neighbours && (a.width | a.first | a.pairs) % 8 == 0 &&
-                       cuda_is_whole(x) && cuda_is_whole(&call->outs[0]) &&
-                       is_in_words(&call->ins[1]);
+    const rope *made = call->state;
+    const bool whole = made->whole && cuda_is_aligned(call);
+    cuda_rope_args a = made->args;
+    a.x = cuda_view_of(&call->ins[0]);
+    a.turn = cuda_view_of(&call->ins[1]);
+    a.out = cuda_view_of(&call->outs[0]);
     return cuda_launch_grid(call->queue, whole ? CUDA_KERNEL_rope_whole : CUDA_KERNEL_rope, &a,
-                            (const int64_t[]){a.heads ? blocks : 0, by_head, 1}, 0, err);
+                            (const int64_t[]){made->blocks, made->by_head, 1}, 0, err);
 }
 
 /* ---- chunks: every n-th place of a dim ---- */
@@ -408,22 +479,32 @@ bool cuda_chunk_accepts(const weft_call *call)
     return true;
 }
 
+/* Of a part: runs, and the bytes of each. */
+typedef struct chunk {
+    int64_t outer, inner;
+} chunk;
+
+weft_status cuda_chunk_prepare(const weft_call *call, void **state, weft_error *err)
+{
+    const weft_tensor *part = call->n_outs > 1 ? &call->outs[0] : &call->ins[0];
+    const int64_t dim = weft_call_int(call, "dim");
+    chunk made = {1, (int64_t)weft_dtype_size(part->dtype)};
+    for (int d = 0; d < part->n_dims; d++)
+        *(d <= dim ? &made.outer : &made.inner) *= part->size[d];
+    return cuda_keep(&made, sizeof made, state, err);
+}
+
 /* Moves part i of n out of the whole, or into it. */
 static weft_status move_part(const weft_call *call, const weft_tensor *whole,
                              const weft_tensor *part, int i, int n, bool joins, weft_error *err)
 {
-    int dim = (int)weft_call_int(call, "dim");
-    int64_t outer = 1, inner = (int64_t)weft_dtype_size(whole->dtype);
-    for (int d = 0; d < whole->n_dims; d++) {
-        outer *= d <= dim ? part->size[d] : 1;
-        inner *= d > dim ? part->size[d] : 1;
-    }
-    unsigned char *in_whole = (unsigned char *)whole->data + i * inner;
-    const int64_t whole_step = n * inner;
+    const chunk *made = call->state;
+    unsigned char *in_whole = (unsigned char *)whole->data + i * made->inner;
+    const int64_t inner = made->inner, whole_step = n * inner;
     const weft_box box = {.from = joins ? part->data : in_whole,
                           .to = joins ? in_whole : part->data,
                           .bytes = inner,
-                          .n = {outer, 1, 1, 1},
+                          .n = {made->outer, 1, 1, 1},
                           .from_stride = {joins ? inner : whole_step},
                           .to_stride = {joins ? whole_step : inner}};
     return cuda_box_move(call->queue, &box, err);

@@ -180,12 +180,12 @@ static void *take(char *base, size_t *bytes, size_t n)
 }
 
 /* cuDNN writes a result itself where that is all of it, in bf16. */
-static bool is_direct(const weft_call *call, int i)
+static bool is_direct(const weft_call *call, bool ring, int i)
 {
-    return is_half(&call->outs[i]) && !(call->accumulate && i == 0) && !weft_call_int(call, "ring");
+    return is_half(&call->outs[i]) && !(call->accumulate && i == 0) && !ring;
 }
 
-static places lay_out(const weft_call *call, void *base)
+static places lay_out(const weft_call *call, bool ring, void *base)
 {
     const weft_tensor *q = &call->ins[Q], *k = &call->ins[K];
     const bool backward = of_gradient(call) != NULL;
@@ -197,7 +197,7 @@ static places lay_out(const weft_call *call, void *base)
         p.dq_sums = take(base, &p.bytes, (size_t)(heads * q->grain[2]) * sizeof(float));
     }
     for (int i = 0; i < (backward ? 3 : 1); i++)
-        if (!is_direct(call, i))
+        if (!is_direct(call, ring, i))
             p.made[i] = take(base, &p.bytes, (size_t)weft_tensor_count(i ? k : q) * 2);
     p.library = base ? (char *)base + p.bytes : NULL;
     return p;
@@ -212,7 +212,9 @@ static size_t library_bytes(const weft_call *call)
 
 size_t cuda_dnn_workspace(const weft_call *call)
 {
-    return is_planned(call) ? lay_out(call, NULL).bytes + library_bytes(call) : 0;
+    return is_planned(call)
+               ? lay_out(call, weft_call_int(call, "ring") != 0, NULL).bytes + library_bytes(call)
+               : 0;
 }
 
 size_t cuda_dnn_loads(const weft_call *call)
@@ -248,6 +250,8 @@ weft_kernel_work cuda_dnn_work(const weft_call *call, weft_kernel_work own)
 typedef struct prepared {
     cuda_dnn_plan *plan;
     rows rows;
+    bool ring;
+    float scale;
 } prepared;
 
 /* Counts calls that are left to our own kernels, and keeps one reason. */
@@ -257,10 +261,10 @@ static void leave(cuda_dnn *dnn, const char *why)
     snprintf(dnn->why, sizeof dnn->why, "%s", why ? why : "it says nothing");
 }
 
-weft_status cuda_dnn_prepare(const weft_call *call, void **state, weft_error *err)
+weft_status cuda_dnn_prepare(const weft_call *call, float scale, void **state, weft_error *err)
 {
     cuda_dnn *dnn = call->queue ? call->queue->dnn : NULL;
-    prepared p = {0};
+    prepared p = {.ring = weft_call_int(call, "ring") != 0, .scale = scale};
     *state = NULL;
     if (!dnn)
         return WEFT_OK;
@@ -279,15 +283,11 @@ weft_status cuda_dnn_prepare(const weft_call *call, void **state, weft_error *er
         leave(dnn, why);
         return s;
     }
-    prepared *made = weft_alloc(sizeof *made);
-    if (!made) {
+    s = cuda_keep(&p, sizeof p, state, err);
+    if (s)
         cuda_dnn_plan_destroy(p.plan);
-        return weft_fail_memory(err);
-    }
-    *made = p;
-    *state = made;
-    dnn->taken++;
-    return WEFT_OK;
+    dnn->taken += !s;
+    return s;
 }
 
 void cuda_dnn_release(void *state)
@@ -340,25 +340,19 @@ static void *row(const weft_tensor *t, int64_t lo)
     return (char *)t->data + lo * t->size[2] * (int64_t)weft_dtype_size(t->dtype);
 }
 
-static float scale_of(const weft_call *call)
+weft_status cuda_dnn_launch(const weft_call *call, void *state, weft_error *err)
 {
-    const double scale = weft_call_real(call, "scale");
-    return (float)(scale != 0.0 ? scale : 1.0 / sqrt((double)call->ins[Q].grain[2]));
-}
-
-weft_status cuda_dnn_launch(const weft_call *call, weft_error *err)
-{
-    const prepared *p = call->state;
+    prepared *p = state;
     const rows *r = &p->rows;
     const weft_tensor *in = call->ins;
     const bool backward = of_gradient(call) != NULL;
-    const places at = lay_out(call, call->workspace);
-    float scale = scale_of(call), lowest = -INFINITY, one = 1.0f;
+    const places at = lay_out(call, p->ring, call->workspace);
+    float lowest = -INFINITY, one = 1.0f;
     void *memory[DNN_NAMES] = {[DNN_Q] = row(&in[Q], r->q_lo),
                                [DNN_K] = row(&in[K], r->k_lo),
                                [DNN_V] = row(&in[V], r->k_lo),
                                [DNN_LSE] = at.lse,
-                               [DNN_SCALE] = &scale,
+                               [DNN_SCALE] = &p->scale,
                                [DNN_LOWEST] = &lowest,
                                [DNN_ONE] = &one};
     weft_status s = cuda_check_workspace(call, at.bytes + cuda_dnn_plan_workspace(p->plan), err);

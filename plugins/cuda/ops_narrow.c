@@ -68,30 +68,35 @@ size_t cuda_narrow_workspace(const weft_call *call)
 
 static cuda_narrow_args narrow_args(const weft_call *call, const shape *s)
 {
-    const weft_tensor *x = &call->ins[0], *q = &call->outs[s->sum];
-    cuda_narrow_args a = {.of = {.x = cuda_view_of(x),
-                                 .rows = cuda_rows(x),
-                                 .width = cuda_width(x),
-                                 .eps = s->norm ? (float)weft_call_real(call, "eps") : 0},
-                          .scale = s->rows ? NULL : call->ins[s->wide].data,
-                          .scales = s->rows ? q[1].data : NULL,
-                          .parts = s->amax ? call->workspace : NULL,
-                          .out = q->data,
-                          .e5m2 = q->dtype == WEFT_F8E5M2,
-                          .power_of_two = s->rows && weft_call_int(call, "power_of_two") != 0,
-                          .most = weft_dtype_max(q->dtype)};
+    const weft_tensor *x = &call->ins[0];
+    const weft_dtype dtype = call->outs[s->sum].dtype;
+    return (cuda_narrow_args){.of = {.rows = cuda_rows(x),
+                                     .width = cuda_width(x),
+                                     .eps = s->norm ? (float)weft_call_real(call, "eps") : 0},
+                              .e5m2 = dtype == WEFT_F8E5M2,
+                              .power_of_two = s->rows && weft_call_int(call, "power_of_two") != 0,
+                              .most = weft_dtype_max(dtype)};
+}
+
+static void set_addresses(cuda_narrow_args *a, const weft_call *call, const shape *s)
+{
+    const weft_tensor *q = &call->outs[s->sum];
+    a->of.x = cuda_view_of(&call->ins[0]);
+    a->scale = s->rows ? NULL : call->ins[s->wide].data;
+    a->scales = s->rows ? q[1].data : NULL;
+    a->parts = s->amax ? call->workspace : NULL;
+    a->out = q->data;
     if (s->wide > 1)
-        a.of.w = cuda_view_of(&call->ins[1 + s->sum]);
+        a->of.w = cuda_view_of(&call->ins[1 + s->sum]);
     if (s->sum) {
-        a.of.dy = cuda_view_of(&call->ins[1]);
-        a.of.sum = cuda_view_of(&call->outs[0]);
+        a->of.dy = cuda_view_of(&call->ins[1]);
+        a->of.sum = cuda_view_of(&call->outs[0]);
     }
     if (s->pair) {
-        a.of.dy = cuda_view_of(&call->ins[2]);
-        a.other_scale = call->ins[4].data;
-        a.other = call->outs[2].data;
+        a->of.dy = cuda_view_of(&call->ins[2]);
+        a->other_scale = call->ins[4].data;
+        a->other = call->outs[2].data;
     }
-    return a;
 }
 
 static cuda_kernel kernel_of(const shape *s, int64_t width)
@@ -112,18 +117,37 @@ static weft_status find_most(const weft_call *call, int i, float *first, int64_t
     return cuda_launch(call->queue, CUDA_KERNEL_amax_of_parts, &a, 1, err);
 }
 
-weft_status cuda_narrow_launch(const weft_call *call, weft_error *err)
+typedef struct narrow {
+    cuda_narrow_args args;
+    shape form;
+    cuda_kernel kernel;
+    int64_t blocks;
+    size_t workspace;
+} narrow;
+
+weft_status cuda_narrow_prepare(const weft_call *call, void **state, weft_error *err)
 {
     const shape form = shape_of(call);
-    const cuda_narrow_args a = narrow_args(call, &form);
-    const int64_t blocks = blocks_of(call, &form);
-    weft_status s = cuda_check_workspace(call, cuda_narrow_workspace(call), err);
-    if (!s)
-        s = cuda_launch(call->queue, kernel_of(&form, a.of.width), &a, blocks, err);
-    if (!s && form.amax)
-        s = find_most(call, form.sum + 1, a.parts, blocks, err);
-    if (!s && form.pair)
-        s = find_most(call, 3, a.parts + blocks, blocks, err);
+    const narrow made = {.args = narrow_args(call, &form),
+                         .form = form,
+                         .kernel = kernel_of(&form, cuda_width(&call->ins[0])),
+                         .blocks = blocks_of(call, &form),
+                         .workspace = cuda_narrow_workspace(call)};
+    return cuda_keep(&made, sizeof made, state, err);
+}
+
+weft_status cuda_narrow_launch(const weft_call *call, weft_error *err)
+{
+    const narrow *made = call->state;
+    const shape *form = &made->form;
+    cuda_narrow_args a = made->args;
+    set_addresses(&a, call, form);
+    weft_status s = cuda_check_workspace(call, made->workspace, err);
+    s = s ? s : cuda_launch(call->queue, made->kernel, &a, made->blocks, err);
+    if (!s && form->amax)
+        s = find_most(call, form->sum + 1, a.parts, made->blocks, err);
+    if (!s && form->pair)
+        s = find_most(call, 3, a.parts + made->blocks, made->blocks, err);
     return s;
 }
 

@@ -82,37 +82,57 @@ weft_status cuda_embedding_dw_launch(const weft_call *call, weft_error *err)
 
 /* ---- cross-entropy ---- */
 
-weft_status cuda_loss_launch(const weft_call *call, weft_error *err)
+typedef struct loss {
+    cuda_loss_args args;
+    cuda_kernel kernel;
+    int64_t blocks;
+} loss;
+
+/* Rows a block each, or a thread each. */
+static void choose_loss(const weft_call *call, loss *made)
+{
+    const int64_t rows = cuda_row_blocks(made->args.rows),
+                  threads = cuda_chunk_blocks(8 * made->args.rows);
+    const bool pick = is(call, "pick"), dx = is(call, "pick_dx");
+    made->blocks = pick || (dx && call->accumulate) ? threads : rows;
+    made->kernel = pick                 ? CUDA_KERNEL_pick
+                   : dx                 ? CUDA_KERNEL_pick_dx
+                   : is(call, "max_v")  ? CUDA_KERNEL_max_v
+                   : is(call, "sumexp") ? CUDA_KERNEL_sumexp
+                                        : CUDA_KERNEL_sumexp_dx;
+    if (dx && call->accumulate)
+        made->kernel = CUDA_KERNEL_pick_dx_add;
+}
+
+weft_status cuda_loss_prepare(const weft_call *call, void **state, weft_error *err)
 {
     const weft_tensor *in = call->ins, *logits = is(call, "pick_dx") ? &call->outs[0] : &in[0];
-    cuda_loss_args a = {.logits = cuda_view_of(&in[0]),
-                        .out = cuda_view_of(&call->outs[0]),
-                        .rows = cuda_rows(logits),
-                        .width = cuda_width(logits),
-                        .lo = logits->lo[logits->n_dims - 1],
-                        .accumulate = call->accumulate,
-                        .whole = cuda_is_whole(&in[0]) &&
-                                 (!is(call, "sumexp_dx") || cuda_is_whole(&call->outs[0]))};
-    int64_t rows = cuda_row_blocks(a.rows);
-    if (is(call, "max_v"))
-        return cuda_launch(call->queue, CUDA_KERNEL_max_v, &a, rows, err);
-    if (is(call, "pick_dx")) {
-        a.labels = cuda_view_of(&in[0]);
-        a.dy = cuda_view_of(&in[1]);
-        if (a.accumulate)
-            return cuda_launch(call->queue, CUDA_KERNEL_pick_dx_add, &a,
-                               cuda_chunk_blocks(8 * a.rows), err);
-        return cuda_launch(call->queue, CUDA_KERNEL_pick_dx, &a, rows, err);
-    }
-    if (is(call, "pick")) {
-        a.labels = cuda_view_of(&in[1]);
-        return cuda_launch(call->queue, CUDA_KERNEL_pick, &a, cuda_chunk_blocks(8 * a.rows), err);
-    }
-    a.max = cuda_view_of(&in[1]);
-    if (is(call, "sumexp"))
-        return cuda_launch(call->queue, CUDA_KERNEL_sumexp, &a, rows, err);
-    a.dy = cuda_view_of(&in[2]);
-    return cuda_launch(call->queue, CUDA_KERNEL_sumexp_dx, &a, rows, err);
+    loss made = {.args = {.rows = cuda_rows(logits),
+                          .width = cuda_width(logits),
+                          .lo = logits->lo[logits->n_dims - 1],
+                          .accumulate = call->accumulate,
+                          .whole = cuda_is_whole(&in[0]) &&
+                                   (!is(call, "sumexp_dx") || cuda_is_whole(&call->outs[0]))}};
+    choose_loss(call, &made);
+    return cuda_keep(&made, sizeof made, state, err);
+}
+
+/* logits (max (dy)), logits labels, or labels dy */
+weft_status cuda_loss_launch(const weft_call *call, weft_error *err)
+{
+    const loss *made = call->state;
+    const cuda_view first = cuda_view_of(&call->ins[0]),
+                    last = cuda_view_of(&call->ins[call->n_ins - 1]);
+    cuda_loss_args a = made->args;
+    a.out = cuda_view_of(&call->outs[0]);
+    a.whole = a.whole && cuda_is_aligned(call);
+    a.logits = a.labels = first;
+    a.dy = last;
+    if (made->kernel == CUDA_KERNEL_pick)
+        a.labels = last;
+    else if (call->n_ins > 1)
+        a.max = cuda_view_of(&call->ins[1]);
+    return cuda_launch(call->queue, made->kernel, &a, made->blocks, err);
 }
 
 /* ---- what a plan is told of those that reach for few elements ---- */
@@ -174,23 +194,32 @@ size_t cuda_sum_workspace(const weft_call *call)
     return (size_t)sum_blocks(weft_tensor_count(&call->ins[0])) * sizeof(double);
 }
 
+typedef struct sum {
+    cuda_sum_args args;
+    cuda_kernel kernel;
+} sum;
+
+weft_status cuda_sum_prepare(const weft_call *call, void **state, weft_error *err)
+{
+    const int64_t n = weft_tensor_count(&call->ins[0]);
+    const sum made = {
+        .args = {.n = n, .n_parts = (int32_t)sum_blocks(n), .accumulate = call->accumulate},
+        .kernel = is(call, "sumsq")         ? CUDA_KERNEL_sumsq_parts
+                  : is(call, "count_valid") ? CUDA_KERNEL_valid_parts
+                                            : CUDA_KERNEL_sum_parts};
+    return cuda_keep(&made, sizeof made, state, err);
+}
+
 weft_status cuda_sum_launch(const weft_call *call, weft_error *err)
 {
-    cuda_sum_args a = {.x = cuda_view_of(&call->ins[0]),
-                       .out = cuda_view_of(&call->outs[0]),
-                       .parts = call->workspace,
-                       .n = weft_tensor_count(&call->ins[0]),
-                       .accumulate = call->accumulate};
-    cuda_kernel kernel = is(call, "sumsq")         ? CUDA_KERNEL_sumsq_parts
-                         : is(call, "count_valid") ? CUDA_KERNEL_valid_parts
-                                                   : CUDA_KERNEL_sum_parts;
+    const sum *made = call->state;
+    cuda_sum_args a = made->args;
+    a.x = cuda_view_of(&call->ins[0]);
+    a.out = cuda_view_of(&call->outs[0]);
+    a.parts = call->workspace;
     weft_status s = cuda_check_workspace(call, cuda_sum_workspace(call), err);
-    a.n_parts = (int32_t)sum_blocks(a.n);
-    if (!s)
-        s = cuda_launch(call->queue, kernel, &a, a.n_parts, err);
-    if (!s)
-        s = cuda_launch(call->queue, CUDA_KERNEL_add_parts, &a, 1, err);
-    return s;
+    s = s ? s : cuda_launch(call->queue, made->kernel, &a, a.n_parts, err);
+    return s ? s : cuda_launch(call->queue, CUDA_KERNEL_add_parts, &a, 1, err);
 }
 
 /* ---- single numbers ---- */
@@ -204,50 +233,69 @@ static int32_t shape_of(const weft_call *call)
     return 0;
 }
 
+typedef struct scalar {
+    cuda_scalar_args args;
+    cuda_kernel kernel;
+} scalar;
+
+weft_status cuda_scalar_prepare(const weft_call *call, void **state, weft_error *err)
+{
+    scalar made = {.args = {.accumulate = call->accumulate}, .kernel = CUDA_KERNEL_reciprocal};
+    cuda_scalar_args *a = &made.args;
+    if (is(call, "constant")) {
+        made.kernel = CUDA_KERNEL_constant;
+        a->value = weft_call_real(call, "value");
+    } else if (is(call, "sqrt")) {
+        made.kernel = CUDA_KERNEL_square_root;
+    } else if (is(call, "clip")) {
+        made.kernel = CUDA_KERNEL_clip;
+        a->value = weft_call_real(call, "max_norm");
+    } else if (is(call, "lr_schedule")) {
+        made.kernel = CUDA_KERNEL_lr_schedule;
+        a->value = weft_call_real(call, "lr");
+        a->min_factor = weft_call_real(call, "min_factor");
+        a->warmup = weft_call_int(call, "warmup");
+        a->decay = weft_call_int(call, "decay");
+        a->total = weft_call_int(call, "total");
+        a->shape = shape_of(call);
+    }
+    return cuda_keep(&made, sizeof made, state, err);
+}
+
 weft_status cuda_scalar_launch(const weft_call *call, weft_error *err)
 {
-    cuda_scalar_args a = {.out = cuda_view_of(&call->outs[0]), .accumulate = call->accumulate};
-    cuda_kernel kernel = CUDA_KERNEL_reciprocal;
+    const scalar *made = call->state;
+    cuda_scalar_args a = made->args;
+    a.out = cuda_view_of(&call->outs[0]);
     if (call->n_ins > 0)
         a.in = cuda_view_of(&call->ins[0]);
-    if (is(call, "constant")) {
-        kernel = CUDA_KERNEL_constant;
-        a.value = weft_call_real(call, "value");
-    } else if (is(call, "sqrt")) {
-        kernel = CUDA_KERNEL_square_root;
-    } else if (is(call, "clip")) {
-        kernel = CUDA_KERNEL_clip;
-        a.value = weft_call_real(call, "max_norm");
-    } else if (is(call, "lr_schedule")) {
-        kernel = CUDA_KERNEL_lr_schedule;
-        a.value = weft_call_real(call, "lr");
-        a.min_factor = weft_call_real(call, "min_factor");
-        a.warmup = weft_call_int(call, "warmup");
-        a.decay = weft_call_int(call, "decay");
-        a.total = weft_call_int(call, "total");
-        a.shape = shape_of(call);
-    }
-    return cuda_launch(call->queue, kernel, &a, 1, err);
+    return cuda_launch(call->queue, made->kernel, &a, 1, err);
+}
+
+weft_status cuda_adamw_prepare(const weft_call *call, void **state, weft_error *err)
+{
+    const cuda_adamw_args a = {.n = weft_tensor_count(&call->ins[0]),
+                               .beta1 = weft_call_real(call, "beta1"),
+                               .beta2 = weft_call_real(call, "beta2"),
+                               .eps = weft_call_real(call, "eps"),
+                               .weight_decay = weft_call_real(call, "weight_decay")};
+    return cuda_keep(&a, sizeof a, state, err);
 }
 
 weft_status cuda_adamw_launch(const weft_call *call, weft_error *err)
 {
     const weft_tensor *in = call->ins, *out = call->outs;
-    cuda_adamw_args a = {.p = cuda_view_of(&in[0]),
-                         .m = cuda_view_of(&in[1]),
-                         .v = cuda_view_of(&in[2]),
-                         .g = cuda_view_of(&in[3]),
-                         .clip = cuda_view_of(&in[4]),
-                         .lr = cuda_view_of(&in[5]),
-                         .step = cuda_view_of(&in[6]),
-                         .p_out = cuda_view_of(&out[0]),
-                         .m_out = cuda_view_of(&out[1]),
-                         .v_out = cuda_view_of(&out[2]),
-                         .n = weft_tensor_count(&in[0]),
-                         .beta1 = weft_call_real(call, "beta1"),
-                         .beta2 = weft_call_real(call, "beta2"),
-                         .eps = weft_call_real(call, "eps"),
-                         .weight_decay = weft_call_real(call, "weight_decay")};
+    cuda_adamw_args a = *(const cuda_adamw_args *)call->state;
+    a.p = cuda_view_of(&in[0]);
+    a.m = cuda_view_of(&in[1]);
+    a.v = cuda_view_of(&in[2]);
+    a.g = cuda_view_of(&in[3]);
+    a.clip = cuda_view_of(&in[4]);
+    a.lr = cuda_view_of(&in[5]);
+    a.step = cuda_view_of(&in[6]);
+    a.p_out = cuda_view_of(&out[0]);
+    a.m_out = cuda_view_of(&out[1]);
+    a.v_out = cuda_view_of(&out[2]);
     return cuda_launch(call->queue, CUDA_KERNEL_adamw, &a, cuda_chunk_blocks(a.n), err);
 }
 
@@ -262,44 +310,63 @@ static weft_status copy_cache(const weft_call *call, weft_error *err)
     return was->data == out->data ? WEFT_OK : cuda_box_move(call->queue, &box, err);
 }
 
-static weft_status launch_repeat(const weft_call *call, bool backward, weft_error *err)
+typedef struct rows_of {
+    cuda_rows_args args;
+    cuda_kernel kernel;
+    int64_t blocks;
+} rows_of;
+
+static rows_of repeat_of(const weft_call *call, bool backward)
 {
     const weft_tensor *in = &call->ins[0], *out = &call->outs[0];
     const weft_tensor *q = backward ? in : out, *k = backward ? out : in;
     int64_t d = q->grain[2];
-    cuda_rows_args a = {.in = cuda_view_of(in),
-                        .out = cuda_view_of(out),
-                        .n = cuda_rows(in),
-                        .group = (int32_t)(q->whole[2] / k->whole[2]),
-                        .head_lo = (int32_t)(q->lo[2] / d),
-                        .kv_lo = (int32_t)(k->lo[2] / d),
-                        .heads = (int32_t)(q->size[2] / d),
-                        .kv_heads = (int32_t)(k->size[2] / d),
-                        .d = (int32_t)d,
-                        .accumulate = call->accumulate};
-    return cuda_launch(call->queue, backward ? CUDA_KERNEL_repeat_kv_dx : CUDA_KERNEL_repeat_kv, &a,
-                       cuda_row_blocks(a.n * (backward ? a.kv_heads : a.heads)), err);
+    rows_of made = {.args = {.n = cuda_rows(in),
+                             .group = (int32_t)(q->whole[2] / k->whole[2]),
+                             .head_lo = (int32_t)(q->lo[2] / d),
+                             .kv_lo = (int32_t)(k->lo[2] / d),
+                             .heads = (int32_t)(q->size[2] / d),
+                             .kv_heads = (int32_t)(k->size[2] / d),
+                             .d = (int32_t)d},
+                    .kernel = backward ? CUDA_KERNEL_repeat_kv_dx : CUDA_KERNEL_repeat_kv};
+    made.blocks = cuda_row_blocks(made.args.n * (backward ? made.args.kv_heads : made.args.heads));
+    return made;
 }
 
-weft_status cuda_rows_launch(const weft_call *call, weft_error *err)
+static rows_of indexed_of(const weft_call *call, bool cache)
 {
     const weft_tensor *in = call->ins;
-    if (!is(call, "take") && !is(call, "cache"))
-        return launch_repeat(call, is(call, "repeat_kv_dx"), err);
-    cuda_rows_args a = {.in = cuda_view_of(&in[0]),
-                        .index = cuda_view_of(&in[call->n_ins - 1]),
-                        .out = cuda_view_of(&call->outs[0]),
-                        .batch = in[0].size[0],
-                        .places = in[0].size[1],
-                        .width = in[0].size[2],
-                        .accumulate = call->accumulate};
-    if (is(call, "take"))
-        return cuda_launch(call->queue, CUDA_KERNEL_take, &a, cuda_row_blocks(a.batch), err);
-    a.more = cuda_view_of(&in[1]);
-    a.n = in[1].size[1];
+    rows_of made = {.args = {.batch = in[0].size[0],
+                             .places = in[0].size[1],
+                             .width = in[0].size[2],
+                             .n = cache ? in[1].size[1] : 1},
+                    .kernel = cache ? CUDA_KERNEL_cache : CUDA_KERNEL_take};
+    made.blocks = cuda_row_blocks(made.args.batch * made.args.n);
+    return made;
+}
+
+weft_status cuda_rows_prepare(const weft_call *call, void **state, weft_error *err)
+{
+    const bool cache = is(call, "cache");
+    rows_of made = cache || is(call, "take") ? indexed_of(call, cache)
+                                             : repeat_of(call, is(call, "repeat_kv_dx"));
+    made.args.accumulate = call->accumulate;
+    return cuda_keep(&made, sizeof made, state, err);
+}
+
+/* (rows, more rows, index), (rows, index), or rows of heads alone */
+weft_status cuda_rows_launch(const weft_call *call, weft_error *err)
+{
+    const rows_of *made = call->state;
+    cuda_rows_args a = made->args;
+    a.in = cuda_view_of(&call->ins[0]);
+    a.index = cuda_view_of(&call->ins[call->n_ins - 1]);
+    a.out = cuda_view_of(&call->outs[0]);
+    if (made->kernel != CUDA_KERNEL_cache)
+        return cuda_launch(call->queue, made->kernel, &a, made->blocks, err);
+    a.more = cuda_view_of(&call->ins[1]);
     weft_status s = copy_cache(call, err);
-    return s ? s
-             : cuda_launch(call->queue, CUDA_KERNEL_cache, &a, cuda_row_blocks(a.batch * a.n), err);
+    return s ? s : cuda_launch(call->queue, made->kernel, &a, made->blocks, err);
 }
 
 /* ---- 8 bits ---- */
@@ -346,63 +413,103 @@ size_t cuda_amax_workspace(const weft_call *call)
     return (size_t)parts * sizeof(float);
 }
 
-static weft_status launch_amax(const weft_call *call, cuda_quantise_args *a, weft_error *err)
+typedef struct quantise {
+    cuda_quantise_args args;
+    cuda_kernel kernel;
+    size_t workspace;
+} quantise;
+
+static cuda_kernel amax_kernel(int32_t keep)
 {
-    a->out = cuda_view_of(&call->outs[0]);
-    if (a->keep == CUDA_KEEP_ROWS)
-        return cuda_launch(call->queue, CUDA_KERNEL_amax_rows, a,
-                           cuda_row_blocks(weft_tensor_count(&call->outs[0])), err);
-    weft_status s = cuda_check_workspace(call, cuda_amax_workspace(call), err);
-    a->parts = call->workspace;
-    if (!s && a->keep == CUDA_KEEP_COLUMNS) {
-        a->n_parts = column_parts(call, a->width);
-        s = cuda_launch_grid(
-            call->queue, CUDA_KERNEL_amax_column_parts, a,
-            (const int64_t[]){(a->width + CUDA_COLUMNS - 1) / CUDA_COLUMNS, a->n_parts, 1}, 0, err);
-        return s ? s
-                 : cuda_launch(call->queue, CUDA_KERNEL_amax_of_columns, a,
-                               cuda_chunk_blocks(8 * a->width), err);
+    return keep == CUDA_KEEP_ROWS      ? CUDA_KERNEL_amax_rows
+           : keep == CUDA_KEEP_COLUMNS ? CUDA_KERNEL_amax_column_parts
+                                       : CUDA_KERNEL_amax_parts;
+}
+
+weft_status cuda_quantise_prepare(const weft_call *call, void **state, weft_error *err)
+{
+    const bool scale = is(call, "float8_scale"), amax = is(call, "float8_amax");
+    quantise made = {.args = {.n = weft_tensor_count(&call->ins[0]),
+                              .power_of_two = scale && weft_call_int(call, "power_of_two") != 0}};
+    cuda_quantise_args *a = &made.args;
+    a->keep = scale ? CUDA_KEEP_NONE : kept_dims(call, &a->width);
+    made.kernel = amax ? amax_kernel(a->keep) : scale ? CUDA_KERNEL_f8_scale : CUDA_KERNEL_quantise;
+    if (amax) {
+        made.workspace = cuda_amax_workspace(call);
+        a->n_parts = a->keep == CUDA_KEEP_COLUMNS ? column_parts(call, a->width) : sum_blocks(a->n);
+    } else {
+        const weft_dtype dtype = weft_dtype_find(weft_call_text(call, "dtype"));
+        a->most = weft_dtype_max(dtype);
+        a->e5m2 = dtype == WEFT_F8E5M2;
     }
-    if (!s)
-        s = cuda_launch(call->queue, CUDA_KERNEL_amax_parts, a, sum_blocks(a->n), err);
-    a->n = sum_blocks(a->n);
+    return cuda_keep(&made, sizeof made, state, err);
+}
+
+static weft_status launch_columns(const weft_call *call, const cuda_quantise_args *a,
+                                  weft_error *err)
+{
+    const int64_t grid[] = {(a->width + CUDA_COLUMNS - 1) / CUDA_COLUMNS, a->n_parts, 1};
+    weft_status s = cuda_launch_grid(call->queue, CUDA_KERNEL_amax_column_parts, a, grid, 0, err);
+    return s ? s
+             : cuda_launch(call->queue, CUDA_KERNEL_amax_of_columns, a,
+                           cuda_chunk_blocks(8 * a->width), err);
+}
+
+static weft_status launch_parts(const weft_call *call, cuda_quantise_args *a, weft_error *err)
+{
+    weft_status s = cuda_launch(call->queue, CUDA_KERNEL_amax_parts, a, a->n_parts, err);
+    a->n = a->n_parts;
     return s ? s : cuda_launch(call->queue, CUDA_KERNEL_amax_of_parts, a, 1, err);
 }
 
 weft_status cuda_quantise_launch(const weft_call *call, weft_error *err)
 {
-    const bool scale = is(call, "float8_scale");
-    cuda_quantise_args a = {.x = cuda_view_of(&call->ins[0]),
-                            .out = cuda_view_of(&call->outs[0]),
-                            .n = weft_tensor_count(&call->ins[0]),
-                            .power_of_two = scale && weft_call_int(call, "power_of_two") != 0};
-    a.keep = scale ? CUDA_KEEP_NONE : kept_dims(call, &a.width);
-    if (is(call, "float8_amax"))
-        return launch_amax(call, &a, err);
-    weft_dtype dtype = weft_dtype_find(weft_call_text(call, "dtype"));
-    a.most = weft_dtype_max(dtype);
-    a.e5m2 = dtype == WEFT_F8E5M2;
-    if (scale)
-        return cuda_launch(call->queue, CUDA_KERNEL_f8_scale, &a, cuda_chunk_blocks(8 * a.n), err);
-    a.scale = cuda_view_of(&call->ins[1]);
-    return cuda_launch(call->queue, CUDA_KERNEL_quantise, &a, cuda_chunk_blocks(a.n), err);
+    const quantise *made = call->state;
+    cuda_quantise_args a = made->args;
+    weft_status s = cuda_check_workspace(call, made->workspace, err);
+    if (s)
+        return s;
+    a.x = cuda_view_of(&call->ins[0]);
+    a.out = cuda_view_of(&call->outs[0]);
+    a.parts = call->workspace;
+    switch (made->kernel) {
+    case CUDA_KERNEL_amax_column_parts:
+        return launch_columns(call, &a, err);
+    case CUDA_KERNEL_amax_parts:
+        return launch_parts(call, &a, err);
+    case CUDA_KERNEL_amax_rows:
+        return cuda_launch(call->queue, made->kernel, &a,
+                           cuda_row_blocks(weft_tensor_count(&call->outs[0])), err);
+    case CUDA_KERNEL_f8_scale:
+        return cuda_launch(call->queue, made->kernel, &a, cuda_chunk_blocks(8 * a.n), err);
+    default:
+        a.scale = cuda_view_of(&call->ins[1]);
+        return cuda_launch(call->queue, made->kernel, &a, cuda_chunk_blocks(a.n), err);
+    }
+}
+
+weft_status cuda_history_prepare(const weft_call *call, void **state, weft_error *err)
+{
+    const cuda_history_args a = {
+        .n = weft_tensor_count(&call->outs[0]),
+        .interval = weft_call_int(call, "interval"),
+        .n_maxima = call->n_ins - 3,
+        .recent = weft_call_int(call, "recent") != 0,
+        .power_of_two = weft_call_int(call, "power_of_two") != 0,
+        .margin = (int32_t)weft_call_int(call, "margin"),
+        .most = weft_dtype_max(weft_dtype_find(weft_call_text(call, "dtype")))};
+    return cuda_keep(&a, sizeof a, state, err);
 }
 
 weft_status cuda_history_launch(const weft_call *call, weft_error *err)
 {
     const weft_tensor *in = call->ins;
-    cuda_history_args a = {.was = cuda_view_of(&in[0]),
-                           .scale = cuda_view_of(&in[1]),
-                           .step = cuda_view_of(&in[2]),
-                           .out = cuda_view_of(&call->outs[0]),
-                           .scale_out = cuda_view_of(&call->outs[1]),
-                           .n = weft_tensor_count(&call->outs[0]),
-                           .interval = weft_call_int(call, "interval"),
-                           .n_maxima = call->n_ins - 3,
-                           .recent = weft_call_int(call, "recent") != 0,
-                           .power_of_two = weft_call_int(call, "power_of_two") != 0,
-                           .margin = (int32_t)weft_call_int(call, "margin")};
-    a.most = weft_dtype_max(weft_dtype_find(weft_call_text(call, "dtype")));
+    cuda_history_args a = *(const cuda_history_args *)call->state;
+    a.was = cuda_view_of(&in[0]);
+    a.scale = cuda_view_of(&in[1]);
+    a.step = cuda_view_of(&in[2]);
+    a.out = cuda_view_of(&call->outs[0]);
+    a.scale_out = cuda_view_of(&call->outs[1]);
     for (int i = 0; i < a.n_maxima; i++)
         a.maxima[i] = cuda_view_of(&in[3 + i]);
     return cuda_launch(call->queue, CUDA_KERNEL_f8_history, &a, 1, err);

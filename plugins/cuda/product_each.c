@@ -104,35 +104,50 @@ weft_kernel_work cuda_each_work(const weft_call *call)
     return work;
 }
 
-/* The state is a cuda_matmul; NULL: there is no term. */
+typedef struct prepared {
+    layout layout;
+    cuda_matmul *matmul;
+} prepared;
+
+/* The state; NULL: there is no term. */
 weft_status cuda_each_prepare(const weft_call *call, void **state, weft_error *err)
 {
-    const layout l = layout_of(call);
+    prepared made = {.layout = layout_of(call)};
+    const cuda_product *p = &made.layout.product;
     cuda_products *products;
-    cuda_matmul *m = NULL;
     weft_status s = cuda_product_open(call, &products, err);
-    if (s || is_empty(&l))
+    if (s || is_empty(&made.layout))
         return s;
-    s = cuda_matmul_create(products, &l.product, &m, err);
-    if (!s && !m)
-        s = cuda_product_none(&l.product, call->op->name, err);
-    *state = m;
+    s = cuda_matmul_create(products, p, &made.matmul, err);
+    if (!s && !made.matmul)
+        s = cuda_product_none(p, call->op->name, err);
+    s = s ? s : cuda_keep(&made, sizeof made, state, err);
+    if (s)
+        cuda_matmul_destroy(made.matmul);
     return s;
+}
+
+void cuda_each_release(void *state)
+{
+    if (state)
+        cuda_matmul_destroy(((const prepared *)state)->matmul);
+    weft_free(state);
 }
 
 weft_status cuda_each_launch(const weft_call *call, weft_error *err)
 {
-    if (!call->state)
+    const prepared *made = call->state;
+    if (!made)
         return cuda_product_clear(call, err);
-    const layout l = layout_of(call);
+    const layout *l = &made->layout;
     weft_status s = cuda_check_workspace(call, CUDA_PRODUCT_WORKSPACE, err);
-    for (int64_t i = 0; i < l.outer && !s; i++)
-        s = cuda_matmul_launch(call->state, call->queue,
-                               &(cuda_operands){.a = (const char *)call->ins[0].data + i * l.a,
-                                                .b = (const char *)call->ins[1].data + i * l.b,
-                                                .c = (char *)call->outs[0].data + i * l.c,
+    for (int64_t i = 0; i < l->outer && !s; i++)
+        s = cuda_matmul_launch(made->matmul, call->queue,
+                               &(cuda_operands){.a = (const char *)call->ins[0].data + i * l->a,
+                                                .b = (const char *)call->ins[1].data + i * l->b,
+                                                .c = (char *)call->outs[0].data + i * l->c,
                                                 .workspace = call->workspace,
-                                                .add = l.sums && i > 0},
+                                                .add = l->sums && i > 0},
                                err);
     return s;
 }

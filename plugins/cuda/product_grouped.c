@@ -8,32 +8,35 @@
 
 enum { TILE_ANY = 64, TILE_MMA = 128 };
 
-static cuda_grouped_args grouped_args(const weft_call *call)
+typedef struct grouped {
+    cuda_grouped_args args;
+    bool dw;
+} grouped;
+
+static grouped grouped_of(const weft_call *call)
 {
     const weft_tensor *x = &call->ins[0], *w = &call->ins[1], *counts = &call->ins[2],
                       *out = &call->outs[0];
-    const bool dw = strcmp(call->op->name, "grouped_dw") == 0,
-               by_mma = cuda_is_whole(x) && cuda_is_whole(w) && cuda_width(out) % 8 == 0;
-    cuda_grouped_args a = {.a = cuda_view_of(x),
-                           .b = cuda_view_of(w),
-                           .out = cuda_view_of(out),
-                           .counts = counts->data,
-                           .list = call->workspace,
-                           .slots = x->size[3],
-                           .rows = cuda_rows(x),
-                           .n = cuda_width(out),
-                           .groups = (int32_t)(counts->size[0] * counts->size[1]),
-                           .experts = (int32_t)counts->size[2],
-                           .each = (int32_t)(counts->whole[2] / x->whole[2]),
-                           .accumulate = call->accumulate,
-                           .tile = by_mma ? TILE_MMA : TILE_ANY,
-                           .turned = strcmp(call->op->name, "grouped_dx") == 0,
-                           .whole = by_mma};
-    if (dw)
-        a.m = cuda_width(x);
-    else
-        a.k = cuda_width(x);
-    return a;
+    const bool dw = strcmp(call->op->name, "grouped_dw") == 0;
+    return (grouped){
+        .args = {.slots = x->size[3],
+                 .rows = cuda_rows(x),
+                 .m = dw ? cuda_width(x) : 0,
+                 .n = cuda_width(out),
+                 .k = dw ? 0 : cuda_width(x),
+                 .groups = (int32_t)(counts->size[0] * counts->size[1]),
+                 .experts = (int32_t)counts->size[2],
+                 .each = (int32_t)(counts->whole[2] / x->whole[2]),
+                 .accumulate = call->accumulate,
+                 .turned = strcmp(call->op->name, "grouped_dx") == 0,
+                 .whole = cuda_is_whole(x) && cuda_is_whole(w) && cuda_width(out) % 8 == 0},
+        .dw = dw};
+}
+
+weft_status cuda_grouped_prepare(const weft_call *call, void **state, weft_error *err)
+{
+    const grouped made = grouped_of(call);
+    return cuda_keep(&made, sizeof made, state, err);
 }
 
 bool cuda_grouped_accepts(const weft_call *call)
@@ -47,11 +50,16 @@ bool cuda_grouped_accepts(const weft_call *call)
 }
 
 /* The list: runs, their tiles, rows in use. */
+static size_t list_bytes(const cuda_grouped_args *a)
+{
+    const int64_t runs = (int64_t)a->groups * a->experts;
+    return (size_t)(runs * CUDA_RUN_WORDS + 1 + runs) * sizeof(int32_t);
+}
+
 size_t cuda_grouped_workspace(const weft_call *call)
 {
-    const cuda_grouped_args a = grouped_args(call);
-    const int64_t runs = (int64_t)a.groups * a.experts;
-    return (size_t)(runs * CUDA_RUN_WORDS + 1 + runs) * sizeof(int32_t);
+    const grouped made = grouped_of(call);
+    return list_bytes(&made.args);
 }
 
 static int64_t tiles_of(int64_t n, int32_t tile)
@@ -82,11 +90,24 @@ static bool is_empty(const cuda_grouped_args *a)
     return a->n == 0 || a->experts == 0 || a->groups == 0 || (a->m == 0 && a->rows == 0);
 }
 
+static cuda_grouped_args with_addresses(const weft_call *call)
+{
+    cuda_grouped_args a = ((const grouped *)call->state)->args;
+    a.a = cuda_view_of(&call->ins[0]);
+    a.b = cuda_view_of(&call->ins[1]);
+    a.counts = call->ins[2].data;
+    a.out = cuda_view_of(&call->outs[0]);
+    a.list = call->workspace;
+    a.whole = a.whole && cuda_is_aligned(call);
+    a.tile = a.whole ? TILE_MMA : TILE_ANY;
+    return a;
+}
+
 weft_status cuda_grouped_launch(const weft_call *call, weft_error *err)
 {
-    const cuda_grouped_args a = grouped_args(call);
-    const bool dw = strcmp(call->op->name, "grouped_dw") == 0;
-    weft_status s = cuda_check_workspace(call, cuda_grouped_workspace(call), err);
+    const cuda_grouped_args a = with_addresses(call);
+    const bool dw = ((const grouped *)call->state)->dw;
+    weft_status s = cuda_check_workspace(call, list_bytes(&a), err);
     if (s || is_empty(&a))
         return s;
     s = cuda_launch(call->queue, CUDA_KERNEL_grouped_list, &a, 1, err);

@@ -13,6 +13,8 @@
 #endif
 #include "trial.h"
 
+#include "compile/graph/graph.h"
+
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -105,15 +107,30 @@ static void address(const trial *t, int variant_number, int repeat, weft_call *c
     call->queue = &queue;
 }
 
+/* What nobody declares is noted when it is read. */
 static weft_status launch(const trial *t, int variant_number, int repeat, const weft_call *call,
                           weft_error *err)
 {
+    static const weft_op nobody = {.name = "an op whose name no launch compares"};
+    weft_attr_watch seen = {""};
+    weft_call bare = *call;
     (void)repeat;
-    if (is_by_dnn(t, variant_number) && !call->state != !cuda_dnn_may_take(call))
+    bare.op = &nobody;
+    bare.attrs = NULL;
+    bare.n_attrs = 0;
+    bare.watch = &seen;
+    if (is_by_dnn(t, variant_number) &&
+        cuda_attention_is_by_dnn(call->state) != cuda_dnn_may_take(call))
         return weft_fail(err, WEFT_ERR_INTERNAL, WEFT_NOWHERE, "%s",
-                         call->state ? "a plan did not know that cuDNN takes this"
-                                     : "cuDNN was not asked, or has refused");
-    return t->kernel->launch(call, err);
+                         cuda_attention_is_by_dnn(call->state)
+                             ? "a plan did not know that cuDNN takes this"
+                             : "cuDNN was not asked, or has refused");
+    weft_status s = t->kernel->launch(&bare, err);
+    return s || !seen.key[0] ? s
+                             : weft_fail(err, WEFT_ERR_INTERNAL, WEFT_NOWHERE,
+                                         "the launch looks at the attribute %s, which is for "
+                                         "prepare to do",
+                                         seen.key);
 }
 
 const trial_machine machine = {.kernels = cuda_kernels,
