@@ -239,15 +239,31 @@ static void begin_results(trial *t, bool accumulate)
         fill(&t->outs[0], 99);
 }
 
+/* As a run prepares it: before there are data. */
+static weft_status prepare(const trial *t, const weft_call *call, size_t *bytes, void **state,
+                           weft_error *err)
+{
+    weft_tensor ins[MOST_TENSORS], outs[MOST_TENSORS];
+    weft_call shapes = *call;
+    memcpy(ins, call->ins, sizeof ins);
+    memcpy(outs, call->outs, sizeof outs);
+    for (int i = 0; i < MOST_TENSORS; i++)
+        ins[i].data = outs[i].data = NULL;
+    shapes.ins = ins;
+    shapes.outs = outs;
+    assert_true(weft_kernel_accepts(t->kernel, &shapes));
+    *bytes = t->kernel->workspace ? t->kernel->workspace(&shapes) : 0;
+    return t->kernel->prepare ? t->kernel->prepare(&shapes, state, err) : WEFT_OK;
+}
+
 static void run(trial *t, int variant, int repeat, bool accumulate, const weft_tensor *outs)
 {
     weft_call call = call_of(t, accumulate);
     weft_error err = {0};
+    size_t bytes;
     call.outs = outs;
     machine.address(t, variant, repeat, &call);
-    assert_true(weft_kernel_accepts(t->kernel, &call));
-    size_t bytes = t->kernel->workspace ? t->kernel->workspace(&call) : 0;
-    weft_status s = t->kernel->prepare ? t->kernel->prepare(&call, &call.state, &err) : WEFT_OK;
+    weft_status s = prepare(t, &call, &bytes, &call.state, &err);
     call.workspace = guarded(bytes);
     call.workspace_bytes = bytes;
     s = s ? s : machine.launch(t, variant, repeat, &call, &err);

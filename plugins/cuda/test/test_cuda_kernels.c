@@ -474,6 +474,44 @@ static void test_frequent_ids(void **state)
     }
 }
 
+/* Whether operands begin at multiples of 16 bytes only a launch knows: one that does not is read
+ * element by element. */
+static void test_operands_between_words(void **state)
+{
+    enum { ROWS = 4, WIDTH = 64 };
+    (void)state;
+    EACH(name, op, "silu_mul", "rms_norm", "rms_norm_dw", "sumexp")
+    {
+        const bool norm = strcmp(op, "rms_norm") == 0, dw = strcmp(op, "rms_norm_dw") == 0,
+                   sum = strcmp(op, "sumexp") == 0;
+        double want[ROWS * WIDTH];
+        trial t;
+        trial_init(&t, op);
+        trial_real(&t, "eps", 1e-6);
+        weft_tensor *x = trial_in(&t, WEFT_BF16, 1, SIZES(1, ROWS, WIDTH));
+        if (sum)
+            trial_in(&t, WEFT_F32, 2, SIZES(1, ROWS));
+        else
+            trial_in(&t, WEFT_BF16, 2, norm ? SIZES(WIDTH) : SIZES(1, ROWS, WIDTH));
+        const weft_tensor *out = dw    ? trial_out(&t, WEFT_F32, SIZES(WIDTH))
+                                 : sum ? trial_out(&t, WEFT_F32, SIZES(1, ROWS))
+                                       : trial_out(&t, WEFT_BF16, SIZES(1, ROWS, WIDTH));
+        trial_run(&t, 0, 0, false);
+        for (int64_t i = 0; i < weft_tensor_count(out); i++)
+            want[i] = weft_tensor_get(out, i);
+        void *aligned = x->data;
+        uint16_t *room = malloc(sizeof *room * (1 + ROWS * WIDTH));
+        assert_non_null(room);
+        x->data = memcpy(room + 1, aligned, sizeof *room * ROWS * WIDTH);
+        trial_run(&t, 0, 0, false);
+        for (int64_t i = 0; i < weft_tensor_count(out); i++)
+            assert_true(fabs(weft_tensor_get(out, i) - want[i]) <= 0.01 * (1 + fabs(want[i])));
+        x->data = aligned;
+        free(room);
+        trial_release(&t);
+    }
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
@@ -493,6 +531,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_whole_elements),
         cmocka_unit_test(test_whole_heads),
         cmocka_unit_test(test_whole_rows),
+        cmocka_unit_test(test_operands_between_words),
         cmocka_unit_test(test_joined_norms),
         cmocka_unit_test(trial_test_narrowed),
         cmocka_unit_test(test_many_rows),
