@@ -7,30 +7,30 @@
 
 /* ---- element-wise ---- */
 
-/* What a block has: chunks of eight elements, elements, or rows. */
-typedef enum shares { CHUNKS, ELEMENTS, ROWS } shares;
+/* What a thread has, eight elements or one; or a block, a row. */
+typedef enum shares { BY_CHUNK, BY_ELEMENT, BY_ROW } shares;
 
 static const struct {
     const char *op;
     cuda_kernel kernel;
     shares by;
 } elementwise_ops[] = {
-    {"add", CUDA_KERNEL_add, CHUNKS},
-    {"add_bias", CUDA_KERNEL_add_bias, ROWS},
-    {"scale", CUDA_KERNEL_scale, CHUNKS},
-    {"cast", CUDA_KERNEL_copy, CHUNKS},
-    {"accumulate", CUDA_KERNEL_copy, CHUNKS},
-    {"snapshot", CUDA_KERNEL_copy, CHUNKS},
-    {"accumulate_max", CUDA_KERNEL_larger, CHUNKS},
-    {"lowest", CUDA_KERNEL_lowest, CHUNKS},
-    {"broadcast", CUDA_KERNEL_broadcast, CHUNKS},
-    {"silu_mul", CUDA_KERNEL_silu_mul, CHUNKS},
-    {"silu_mul_dx", CUDA_KERNEL_silu_mul_dx, CHUNKS},
-    {"gelu", CUDA_KERNEL_gelu, CHUNKS},
-    {"gelu_dx", CUDA_KERNEL_gelu_dx, CHUNKS},
-    {"nll", CUDA_KERNEL_nll, ELEMENTS},
-    {"nll_de", CUDA_KERNEL_nll_de, ELEMENTS},
-    {"nll_dt", CUDA_KERNEL_nll_dt, ELEMENTS},
+    {"add", CUDA_KERNEL_add, BY_CHUNK},
+    {"add_bias", CUDA_KERNEL_add_bias, BY_ROW},
+    {"scale", CUDA_KERNEL_scale, BY_CHUNK},
+    {"cast", CUDA_KERNEL_copy, BY_CHUNK},
+    {"accumulate", CUDA_KERNEL_copy, BY_CHUNK},
+    {"snapshot", CUDA_KERNEL_copy, BY_CHUNK},
+    {"accumulate_max", CUDA_KERNEL_larger, BY_CHUNK},
+    {"lowest", CUDA_KERNEL_lowest, BY_CHUNK},
+    {"broadcast", CUDA_KERNEL_broadcast, BY_CHUNK},
+    {"silu_mul", CUDA_KERNEL_silu_mul, BY_CHUNK},
+    {"silu_mul_dx", CUDA_KERNEL_silu_mul_dx, BY_CHUNK},
+    {"gelu", CUDA_KERNEL_gelu, BY_CHUNK},
+    {"gelu_dx", CUDA_KERNEL_gelu_dx, BY_CHUNK},
+    {"nll", CUDA_KERNEL_nll, BY_ELEMENT},
+    {"nll_de", CUDA_KERNEL_nll_de, BY_ELEMENT},
+    {"nll_dt", CUDA_KERNEL_nll_dt, BY_ELEMENT},
 };
 
 typedef struct elementwise {
@@ -67,10 +67,10 @@ weft_status cuda_elementwise_prepare(const weft_call *call, void **state, weft_e
     while (strcmp(elementwise_ops[i].op, call->op->name) != 0)
         i++;
     made.kernel = elementwise_ops[i].kernel;
-    if (elementwise_ops[i].by == ROWS)
+    if (elementwise_ops[i].by == BY_ROW)
         made.blocks = n > 0 ? cuda_row_blocks(n / width) : 0;
     else
-        made.blocks = cuda_chunk_blocks(elementwise_ops[i].by == ELEMENTS ? 8 * n : n);
+        made.blocks = cuda_chunk_blocks(elementwise_ops[i].by == BY_ELEMENT ? 8 * n : n);
     return cuda_keep(&made, sizeof made, state, err);
 }
 
@@ -167,10 +167,10 @@ static cuda_norm_args norm_args(const weft_call *call)
 
 static cuda_kernel norm_form(const norm_forms *forms, int64_t width, bool whole)
 {
-    enum { CHUNKS_OF_ALL = 8 * CUDA_THREADS };
-    if (!whole || width > 4 * CHUNKS_OF_ALL)
+    enum { CHUNKS = 8 * CUDA_THREADS };
+    if (!whole || width > 4 * CHUNKS)
         return forms->any;
-    return width > 2 * CHUNKS_OF_ALL ? forms->held_4 : forms->held_2;
+    return width > 2 * CHUNKS ? forms->held_4 : forms->held_2;
 }
 
 weft_status cuda_norm_launch(const weft_call *call, weft_error *err)
