@@ -218,7 +218,8 @@ weft_status weft_observe_sources(weft_run *run, const weft_lowered *l, int64_t m
                                  weft_error *err)
 {
     weft_status s = WEFT_OK;
-    for (const weft_node *n = l->graph->first; n && !s; n = n->next) {
+    const bool any = weft_is_observed(run, WEFT_EVENT_VALUE);
+    for (const weft_node *n = any ? l->graph->first : NULL; n && !s; n = n->next) {
         if (n->n_ins || !(n->op->flags & WEFT_OP_SOURCE) || !n->outs[0]->fetch ||
             l->buffer_of[n->outs[0]->id] < 0)
             continue;
