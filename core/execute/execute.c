@@ -79,8 +79,7 @@ static weft_status launch(weft_run *run, const weft_lowered *l, const weft_instr
     case WEFT_COMPUTE:
         break;
     }
-    weft_call call = weft_instruction_call(in, &run->plan->kernels);
-    call.state = in->state;
+    weft_call call = in->call;
     if (in->workspace >= 0) {
         call.workspace = weft_run_address(run, l, in->workspace, micro);
         call.workspace_bytes = (size_t)l->buffers[in->workspace].bytes;
@@ -88,9 +87,9 @@ static weft_status launch(weft_run *run, const weft_lowered *l, const weft_instr
     if (!in->kernel && (run->streams || !run->plan->device->host_memory))
         return weft_run_staged(run, &call, in->owner, err);
     const weft_entry entry =
-        weft_enter_op(in->owner, in->kernel ? "launch" : "plain", in->node->op->name, err);
+        weft_enter_op(in->owner, in->kernel ? "launch" : "plain", call.op->name, err);
     weft_status s = weft_leave(&entry, in->kernel ? in->kernel->launch(&call, err)
-                                                  : in->node->op->plain(&call, err));
+                                                  : call.op->plain(&call, err));
     if (s)
         weft_fail(err, s, WEFT_NOWHERE, "in %s = %s%s, step %lld",
                   in->node->n_outs ? in->node->outs[0]->name : "?", in->node->op->name,

@@ -222,11 +222,8 @@ weft_status weft_streams_uploaded(weft_run *run, const weft_lowered *l, weft_err
 
 /* ---- spans that the device keeps ---- */
 
-/* Where what is enqueued is the same whenever it is at the same places in memory, a device may keep
- * it, and the host leaves it out from then on. What it waits for of others, and they of it, lies
- * outside: so it has no events in common with them. */
-
-/* The same for the same places in memory: those of inputs and other values that lie in slots. */
+/* The same for the same places in memory: those of inputs and other values that lie in slots. What
+ * a span waits for, and who waits for it, lies outside: it has no events in common with them. */
 static uint64_t key_of(const weft_lowered *l, const weft_program *p, int from, int64_t micro)
 {
     const int64_t what[] = {l->graph->config.mode, p - l->programs, from,

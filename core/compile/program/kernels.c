@@ -129,8 +129,8 @@ static struct weft_prepared_item *find_item(weft_prepared *p, const weft_instruc
     return item;
 }
 
-static weft_status prepare_one(weft_prepared *p, const weft_kernels *kernels, weft_lowered *l,
-                               weft_instruction *in, weft_error *err)
+static weft_status prepare_one(weft_prepared *p, weft_lowered *l, weft_instruction *in,
+                               weft_error *err)
 {
     const weft_kernel *k = in->kernel;
     bool fresh;
@@ -138,11 +138,10 @@ static weft_status prepare_one(weft_prepared *p, const weft_kernels *kernels, we
     if (!item)
         return weft_fail_memory(err);
     if (fresh) {
-        weft_call call = weft_instruction_call(in, kernels);
         const weft_entry entry = weft_enter_op(in->owner, "prepare", k->op, err);
-        weft_status s = k->prepare ? k->prepare(&call, &item->state, err) : WEFT_OK;
+        weft_status s = k->prepare ? k->prepare(&in->call, &item->state, err) : WEFT_OK;
         if (!s && k->workspace)
-            item->workspace = k->workspace(&call);
+            item->workspace = k->workspace(&in->call);
         if ((s = weft_leave(&entry, s)))
             return s;
         item->kernel = k;
@@ -150,7 +149,7 @@ static weft_status prepare_one(weft_prepared *p, const weft_kernels *kernels, we
         item->next = p->items;
         p->items = item;
     }
-    in->state = item->state;
+    in->call.state = item->state;
     size_t planned = in->workspace >= 0 ? (size_t)l->buffers[in->workspace].bytes : 0;
     if (item->workspace <= planned)
         return WEFT_OK;
@@ -165,9 +164,11 @@ weft_status weft_prepare(weft_prepared *prepared, const weft_kernels *kernels, w
     for (int a = 0; a < l->n_programs + l->n_variants; a++) {
         for (int i = 0; i < l->programs[a].n; i++) {
             weft_instruction *in = &l->programs[a].list[i];
+            if (in->kind == WEFT_COMPUTE)
+                in->call = weft_instruction_call(in, kernels);
             bool asks = in->kind == WEFT_COMPUTE && in->kernel &&
                         (in->kernel->prepare || in->kernel->workspace);
-            weft_status s = asks ? prepare_one(prepared, kernels, l, in, err) : WEFT_OK;
+            weft_status s = asks ? prepare_one(prepared, l, in, err) : WEFT_OK;
             if (s)
                 return s;
         }

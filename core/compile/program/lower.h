@@ -158,7 +158,8 @@ typedef struct weft_instruction {
     const weft_kernel *kernel; /* NULL: plain */
     const char *owner;         /* the plugin of the kernel, or of the op if it is plain; NULL:
                                   the core */
-    void *state;               /* made by prepare, owned by the prepared cache */
+    weft_call call; /* as its kernel sees it, but for data and workspace, once it is prepared; the
+                       state is owned by the prepared cache */
     int n_ins, n_outs;
     weft_tensor *tensors;    /* ins, then outs; data is filled in when run */
     int *buffers;            /* of each tensor */
