@@ -2,7 +2,7 @@
 /* grouped and its gradients, ops of the plugin moe: products of each expert's rows with its weight.
  * cuBLASLt wants to be told by the host how many rows there are, and a task that is replayed has no
  * host: so the products are ours, and find the counts on the GPU. */
-#include "gpu.h"
+#include "blas.h"
 
 #include <string.h>
 
@@ -108,8 +108,8 @@ weft_status cuda_grouped_launch(const weft_call *call, weft_error *err)
     const cuda_grouped_args a = with_addresses(call);
     const bool dw = ((const grouped *)call->state)->dw;
     weft_status s = cuda_check_workspace(call, list_bytes(&a), err);
-    if (s || is_empty(&a))
-        return s;
+    if (s || is_empty(&a)) /* a weight's gradient is zero where no token is */
+        return s ? s : cuda_product_clear(call, err);
     s = cuda_launch(call->queue, CUDA_KERNEL_grouped_list, &a, 1, err);
     if (!s && !dw && !call->accumulate)
         s = cuda_launch(call->queue, CUDA_KERNEL_grouped_clear, &a, cuda_row_blocks(a.rows), err);

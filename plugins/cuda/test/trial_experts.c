@@ -322,8 +322,8 @@ static const int32_t loads[][RUNS] = {
 };
 
 /* Of x the rows behind those in use hold what nobody may see. */
-static void check_grouped(const char *op, const int32_t *load, weft_dtype dtype, weft_dtype result,
-                          int64_t in, int64_t out)
+static void check_groups(int64_t groups, const char *op, const int32_t *load, weft_dtype dtype,
+                         weft_dtype result, int64_t in, int64_t out)
 {
     enum { EXPERTS_HERE = OWNERS * FOR_EACH };
     const bool dw = strcmp(op, "grouped_dw") == 0, dx = strcmp(op, "grouped_dx") == 0;
@@ -332,17 +332,24 @@ static void check_grouped(const char *op, const int32_t *load, weft_dtype dtype,
     trial_int(&t, "rows", 1000);
     t.tolerance = 1e-5;
     t.alone = result == WEFT_BF16;
-    trial_in(&t, dtype, 1, SIZES(GROUPS, 1, OWNERS, SLOTS, dw || dx ? out : in));
+    trial_in(&t, dtype, 1, SIZES(groups, 1, OWNERS, SLOTS, dw || dx ? out : in));
     if (dw)
-        trial_in(&t, dtype, 2, SIZES(GROUPS, 1, OWNERS, SLOTS, in));
+        trial_in(&t, dtype, 2, SIZES(groups, 1, OWNERS, SLOTS, in));
     else
         trial_in(&t, dtype, 2, SIZES(EXPERTS_HERE, out, in));
-    memcpy(trial_in(&t, WEFT_I32, 3, SIZES(GROUPS, 1, EXPERTS_HERE))->data, load, sizeof *loads);
+    memcpy(trial_in(&t, WEFT_I32, 3, SIZES(groups, 1, EXPERTS_HERE))->data, load,
+           (size_t)groups * EXPERTS_HERE * sizeof *load);
     if (dw)
         trial_out(&t, result, SIZES(EXPERTS_HERE, out, in));
     else
-        trial_out(&t, result, SIZES(GROUPS, 1, OWNERS, SLOTS, dx ? in : out));
+        trial_out(&t, result, SIZES(groups, 1, OWNERS, SLOTS, dx ? in : out));
     trial_check(&t);
+}
+
+static void check_grouped(const char *op, const int32_t *load, weft_dtype dtype, weft_dtype result,
+                          int64_t in, int64_t out)
+{
+    check_groups(GROUPS, op, load, dtype, result, in, out);
 }
 
 void trial_test_grouped(void **state)
@@ -361,7 +368,7 @@ void trial_test_grouped(void **state)
         }
 }
 
-/* What a sample may leave out: every kernel, and empty widths. */
+/* What a sample may leave out: every kernel, and what is empty. */
 void trial_test_grouped_edges(void **state)
 {
     (void)state;
@@ -370,6 +377,7 @@ void trial_test_grouped_edges(void **state)
         check_grouped(op, loads[3], WEFT_BF16, WEFT_F32, 136, 40);
         check_grouped(op, loads[4], WEFT_F32, WEFT_F32, 33, 65);
         check_grouped(op, loads[0], WEFT_F32, WEFT_F32, 0, 8);
+        check_groups(0, op, loads[0], WEFT_BF16, WEFT_F32, 8, 8); /* a rank without a sample */
     }
     check_part_of_bias();
 }
