@@ -209,7 +209,8 @@ typedef struct weft_device {
     /* Optional, all of these or none: for transports that enqueue work on queues of their own, or
      * that of a vendor's library. Whose hardware it is ("cuda"), and the vendor's own name of a
      * queue there (a CUstream), from `open` on. queue_create: one that no instruction is spread
-     * over; wait and poll look at it as well. */
+     * over. `wait` and `poll` of everything look past it: what it waits for may come when the rank
+     * that looks goes on. Who must know records an event there. */
     const char *vendor;
     void *(*stream)(void *self, weft_queue *queue);
     weft_status (*queue_create)(void *self, weft_queue **queue, weft_error *err);

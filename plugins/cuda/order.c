@@ -59,6 +59,8 @@ weft_status cuda_await(void *self, weft_queue *queue, weft_device_event *event, 
                       "cuStreamWaitEvent", err);
 }
 
+/* Not on transports' queues: what waits there for another rank may do so until this one's host goes
+ * on. */
 weft_status cuda_poll(void *self, weft_device_event *event, bool *done, weft_error *err)
 {
     cuda *c = self;
@@ -69,8 +71,6 @@ weft_status cuda_poll(void *self, weft_device_event *event, bool *done, weft_err
         r = d->cuEventQuery(event_of(event));
     for (int i = 0; i < CUDA_QUEUES && !event && r == CUDA_SUCCESS; i++)
         r = d->cuStreamQuery(c->queues[i].stream);
-    for (const weft_queue *q = c->extra; q && !event && r == CUDA_SUCCESS; q = q->next)
-        r = d->cuStreamQuery(q->stream);
     *done = r != CUDA_ERROR_NOT_READY;
     return *done ? cuda_check(d, r, "the GPU", err) : WEFT_OK;
 }
@@ -83,8 +83,6 @@ weft_status cuda_wait(void *self, weft_error *err)
     for (int i = 0; i < CUDA_QUEUES && !s; i++)
         s = cuda_check(&c->driver, c->driver.cuStreamSynchronize(c->queues[i].stream), "the GPU",
                        err);
-    for (const weft_queue *q = c->extra; q && !s; q = q->next)
-        s = cuda_check(&c->driver, c->driver.cuStreamSynchronize(q->stream), "the GPU", err);
     return s;
 }
 

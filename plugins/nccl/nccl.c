@@ -138,7 +138,7 @@ static void ungroup(void *self, void *handle)
 {
     transport *t = self;
     group *g = handle;
-    if (!nccl_is_idle(t))
+    if (!nccl_is_idle(t, g))
         nccl_abort_all(t);
     nccl_drop_transfers(g);
     if (g->byte)

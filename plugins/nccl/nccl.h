@@ -87,8 +87,8 @@ weft_status nccl_settle(transport *t, const group *g, const comm *of, int result
 weft_status nccl_check(void *self, weft_error *err);
 /* From now on nobody waits for these communicators. */
 void nccl_abort_all(transport *t);
-/* Nothing is under way on the device, and nothing has failed. */
-bool nccl_is_idle(transport *t);
+/* Nothing is under way on the device, no transfer of the group, and nothing has failed. */
+bool nccl_is_idle(transport *t, const group *g);
 
 /* ---- collective.c ---- */
 

@@ -107,9 +107,22 @@ void nccl_abort_all(transport *t)
     t->world = NULL;
 }
 
-bool nccl_is_idle(transport *t)
+/* The device's own queues say nothing of those that transfers are on. */
+static bool are_over(const group *g, const channel *list)
+{
+    const transport *t = g->t;
+    bool done = true;
+    for (int i = 0; i < g->n && done; i++)
+        if (list[i].queue)
+            done = t->device->record(t->device_self, list[i].queue, g->ready, NULL) == WEFT_OK &&
+                   t->device->poll(t->device_self, g->ready, &done, NULL) == WEFT_OK && done;
+    return done;
+}
+
+bool nccl_is_idle(transport *t, const group *g)
 {
     bool done = false;
     return !t->failed && !atomic_load(&t->left) &&
-           t->device->poll(t->device_self, NULL, &done, NULL) == WEFT_OK && done;
+           t->device->poll(t->device_self, NULL, &done, NULL) == WEFT_OK && done &&
+           (!g || !g->to || !g->from || (are_over(g, g->to) && are_over(g, g->from)));
 }

@@ -101,7 +101,7 @@ weft_status nccl_places(void *self, void *handle, uint64_t digest, weft_error *e
 /* Whoever is still in a collective would have it taken away under its hands. */
 void nccl_close_windows(transport *t, int piece)
 {
-    if (t->registers == NCCL_REGISTERS_WINDOWS && !nccl_is_idle(t))
+    if (t->registers == NCCL_REGISTERS_WINDOWS && !nccl_is_idle(t, NULL))
         nccl_abort_all(t);
     for (comm *c = t->comms; c; c = c->next) {
         if (!c->windows[piece])
