@@ -224,13 +224,24 @@ static weft_status settle(settling *s, weft_error *err)
     return keep(s, err);
 }
 
+/* Nothing else is on the GPU while products are timed, such as the first words of ranks to each
+ * other. */
+static weft_status wait_for_all(cuda *c, weft_error *err)
+{
+    weft_status s = cuda_wait(c, err);
+    for (const weft_queue *q = c->extra; q && !s; q = q->next)
+        s = cuda_check(&c->driver, c->driver.cuStreamSynchronize(q->stream), "the GPU", err);
+    return s;
+}
+
 static weft_status settle_all(cuda *c, weft_error *err)
 {
     settling s = {.c = c, .machine = cuda_machine(c)};
     s.hash = s.machine ? weft_hash_name(s.machine) : 0;
     if (s.machine && c->host->rank == 0)
         s.path = cuda_choices_path(c->host->cache_dir, s.machine);
-    weft_status status = s.machine ? settle(&s, err) : weft_fail_memory(err);
+    weft_status status = s.machine ? wait_for_all(c, err) : weft_fail_memory(err);
+    status = status ? status : settle(&s, err);
     weft_free(s.owner);
     weft_free(s.all);
     weft_free(s.path);
