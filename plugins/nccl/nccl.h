@@ -31,7 +31,7 @@ typedef enum nccl_registers {
 
 /* In equal parts for the queues on which groups reduce, each of which does one thing after the
  * other. */
-enum { NCCL_SCRATCH_BYTES = 32 << 20, NCCL_SCRATCH_QUEUES = 2 };
+enum { NCCL_SCRATCH_BYTES = 32 << 20, NCCL_SCRATCH_QUEUES = 4 };
 
 typedef struct transport {
     const weft_host *host;
