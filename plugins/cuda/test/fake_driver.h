@@ -73,6 +73,8 @@ void fake_streams_open(void);
 /* Until all streams have done what they were told. */
 void fake_drain(void);
 void fake_drain_stream(CUstream stream);
+/* From now on streams go on by themselves, too, if nobody has asked for a while. */
+void fake_help(void);
 /* Streams go on until this is true, for ever if need be. */
 void fake_advance_until(bool (*done)(const void *what), const void *what);
 

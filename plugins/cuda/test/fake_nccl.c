@@ -46,6 +46,7 @@ static comm *make(const char *path, int n, int me, int world)
     c->received = calloc((size_t)n, sizeof *c->received);
     c->met = calloc(2 * (size_t)n, sizeof *c->met);
     fake_count(&fake.communicators, 1);
+    fake_help();
     return c;
 }
 
