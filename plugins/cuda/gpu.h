@@ -116,8 +116,10 @@ struct weft_queue {
     bool narrow, narrow_rows; /* the GPU that is planned for multiplies values in 8 bits, and by a
                                  scale for each row */
     double slow;              /* operations of the largest attention without matrix instructions */
-    bool careful;             /* wait behind every launch, so that an error is named where it is */
-    struct weft_queue *next;  /* of those that a transport asked for */
+    bool careful;             /* wait behind every launch, so that an error is named where it is: */
+    const weft_host *host;    /* with whose patience; NULL: any */
+    weft_device_event *behind;
+    struct weft_queue *next; /* of those that a transport asked for */
 };
 
 /* Enqueues a kernel. An empty grid is nothing to do. */

@@ -3,6 +3,7 @@
 #include "gpu.h"
 
 #include <string.h>
+#include <time.h>
 
 static const struct {
     const char *file, *name;
@@ -40,12 +41,45 @@ weft_status cuda_check(const cuda_driver *driver, CUresult result, const char *w
                      text ? text : "an error that the driver does not know", name ? name : "?");
 }
 
+/* What takes long is waited for as the core waits: who waits for a rank that is gone, or that
+ * hangs, ends. What has failed is asked of the stream. */
+static weft_status wait_long(const weft_queue *queue, const char *what, weft_error *err)
+{
+    const cuda_driver *d = queue->driver;
+    weft_status s = cuda_check(d, d->cuEventRecord((CUevent)(void *)queue->behind, queue->stream),
+                               "cuEventRecord", err);
+    s = s ? s : weft_event_wait(queue->host, queue->behind, err);
+    const CUresult r = s ? d->cuStreamQuery(queue->stream) : CUDA_SUCCESS;
+    if (r == CUDA_SUCCESS || r == CUDA_ERROR_NOT_READY)
+        return s;
+    weft_error_clear(err);
+    return cuda_check(d, r, what, err);
+}
+
+static weft_status wait_behind(const weft_queue *queue, const char *what, weft_error *err)
+{
+    static const double long_s = 0.2;
+    const struct timespec pause = {.tv_nsec = 20000};
+    const cuda_driver *d = queue->driver;
+    const double since = weft_now();
+    CUresult r = d->cuStreamQuery(queue->stream);
+    weft_running now;
+    while (r == CUDA_ERROR_NOT_READY && weft_now() - since < long_s) {
+        nanosleep(&pause, NULL);
+        r = d->cuStreamQuery(queue->stream);
+    }
+    if (r != CUDA_ERROR_NOT_READY)
+        return cuda_check(d, r, what, err);
+    if (queue->host && queue->behind && weft_running_now(queue->host, &now))
+        return wait_long(queue, what, err);
+    return cuda_check(d, d->cuStreamSynchronize(queue->stream), what, err);
+}
+
 weft_status cuda_enqueued(const weft_queue *queue, CUresult result, const char *what,
                           weft_error *err)
 {
-    if (result == CUDA_SUCCESS && queue->careful)
-        result = queue->driver->cuStreamSynchronize(queue->stream);
-    return cuda_check(queue->driver, result, what, err);
+    return result == CUDA_SUCCESS && queue->careful ? wait_behind(queue, what, err)
+                                                    : cuda_check(queue->driver, result, what, err);
 }
 
 weft_status cuda_launch_grid(const weft_queue *queue, cuda_kernel kernel, const void *args,

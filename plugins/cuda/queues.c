@@ -21,7 +21,9 @@ static weft_status open_queue(cuda *c, weft_queue *q, weft_error *err)
     q->driver = &c->driver;
     q->functions = c->functions;
     q->products = c->products;
-    return open_stream(c, q != &c->queues[0], &q->stream, err);
+    q->host = c->host;
+    weft_status s = q->careful ? cuda_event_create(c, &q->behind, err) : WEFT_OK;
+    return s ? s : open_stream(c, q != &c->queues[0], &q->stream, err);
 }
 
 weft_status cuda_queues_open(cuda *c, weft_error *err)
@@ -38,9 +40,12 @@ void cuda_queues_close(cuda *c)
 {
     while (c->extra)
         cuda_queue_destroy(c, c->extra);
-    for (int i = 0; i < CUDA_QUEUES; i++)
+    for (int i = 0; i < CUDA_QUEUES; i++) {
+        cuda_event_destroy(c, c->queues[i].behind);
+        c->queues[i].behind = NULL;
         if (c->queues[i].stream)
             c->driver.cuStreamDestroy(c->queues[i].stream);
+    }
     if (c->zeros)
         c->driver.cuStreamDestroy(c->zeros);
     c->zeros = NULL;
