@@ -96,10 +96,12 @@ weft_status weft_instruction_describe(weft_run *run, const weft_lowered *l,
 weft_status weft_observe_instruction(weft_run *run, const weft_instruction_view *view,
                                      int64_t micro, weft_event event, weft_error *err)
 {
+    const weft_run_view outer = run->view; /* of the one that is looked at meanwhile, if any */
     run->view.instruction = view;
     run->view.micro_batch = micro;
     weft_status s = weft_observe(run, event, err);
-    run->view.instruction = NULL;
+    run->view.instruction = outer.instruction;
+    run->view.micro_batch = outer.instruction ? outer.micro_batch : micro;
     return s;
 }
 
