@@ -237,7 +237,7 @@ bool cuda_dnn_may_take(const weft_call *call)
  * slowest are the other end. */
 weft_kernel_work cuda_dnn_work(const weft_call *call, weft_kernel_work own)
 {
-    static const double published = 1.35, guessed = 2; /* how far off, gpus.c */
+    static const double published = 1.35, guessed = 2; /* how far off, share/gpus */
     const weft_queue *q = call->queue;
     const double flops = call->op->flops(call);
     return (weft_kernel_work){.best = q->dnn_rate,
