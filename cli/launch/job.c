@@ -5,6 +5,7 @@
 #include "stop.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -237,6 +238,18 @@ static weft_status needs_processes(const weft_cli_options *options, bool *proces
     return WEFT_OK;
 }
 
+/* Of several processes, one that fails has aborted what ranks share, and threads of libraries may
+ * still be on their way out of that: what these libraries have done at the exit would take away
+ * what they stand on. */
+static void end_at_once(int code)
+{
+    fflush(NULL);
+#ifndef __SANITIZE_ADDRESS__ /* which looks for leaks at the exit */
+    _exit(code);
+#endif
+    (void)code;
+}
+
 int weft_job_run(int argc, char **argv, const weft_cli_options *options,
                  weft_status (*body)(weft_rank *rank, void *ctx), void *ctx)
 {
@@ -265,7 +278,10 @@ int weft_job_run(int argc, char **argv, const weft_cli_options *options,
         code = weft_ranks_run(options, false, body, ctx);
     if (job.launcher)
         weft_job_end(code);
+    const bool at_once = code && job.ranks > 1;
     weft_job_release(&job);
     weft_error_release(&err);
+    if (at_once)
+        end_at_once(code);
     return code;
 }

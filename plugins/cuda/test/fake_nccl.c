@@ -6,7 +6,8 @@
  * ncclCommGetAsyncError has said so, and what ranks do together for the first time is not before
  * all of them have called: they connect then. An abort waits until its communicator's work has left
  * the streams, behind whatever stands there before it; those of one group, when it ends, for all of
- * theirs. What ranks do differently in one collective is an error, where NCCL would hang.
+ * theirs; a process that has aborted must not wait at its exit for what libraries do there. What
+ * ranks do differently in one collective is an error, where NCCL would hang.
  *
  * WEFT_FAKE_NCCL_DIR    where the files are (default /tmp)
  * WEFT_FAKE_NCCL_RANK   the rank, of all, at which one of these happens:
@@ -235,10 +236,18 @@ static void await_aborted(comm *list)
         fake_advance_until(has_left, c);
 }
 
-/* What is under way ends, undone. Streams may still hold it, so it is kept. */
+static comm *kept; /* what was aborted: streams may still hold it */
+
+/* NCCL's threads may still be on their way out when the process ends, and find nothing there. */
+__attribute__((destructor)) static void unwind(void)
+{
+    if (kept)
+        abort();
+}
+
+/* What is under way ends, undone. */
 EXPORT int ncclCommAbort(comm *c)
 {
-    static comm *kept;
     char name[256];
     const head h = {0};
     snprintf(name, sizeof name, "%s.gone.%d", c->path, c->me);
@@ -319,6 +328,12 @@ static bool meet(const comm *c, const char *what, int me, int other)
     return access(name, F_OK) == 0;
 }
 
+/* NCCL allocates and may wait for the GPU: nobody wants that in the middle of a step. */
+static void count_late(bool connected)
+{
+    fake.nccl_late += connected && fake.launches > 0;
+}
+
 static bool connect_transfer(comm *c, const op *o)
 {
     bool *met = &c->met[2 * o->with + (o->kind == RECV)];
@@ -331,7 +346,9 @@ static bool connect_transfer(comm *c, const op *o)
     snprintf(others, sizeof others, "%s.%s%d-%d", c->path, o->kind == SEND ? "at" : "to", from, to);
     if (access(mine, F_OK) != 0)
         fake_write(mine, &h, NULL, 0);
-    return *met = access(others, F_OK) == 0;
+    *met = access(others, F_OK) == 0;
+    count_late(*met);
+    return *met;
 }
 
 static bool connect_all(comm *c)
@@ -340,6 +357,7 @@ static bool connect_all(comm *c)
     for (int r = 0; r < c->n && !c->connected; r++)
         if (!meet(c, "c", c->me, r))
             all = false;
+    count_late(all && !c->connected && c->n > 1);
     return c->connected = c->connected || all;
 }
 
