@@ -161,6 +161,7 @@ EXPORT CUresult cuLaunchKernel(CUfunction f, unsigned gx, unsigned gy, unsigned 
     const char *wrong = find_wrong(&l);
     if (!stream || extra || wrong)
         return fake_refuse(CUDA_ERROR_INVALID_VALUE, wrong ? wrong : "a launch on no stream");
+    fake.late += !f->loaded;
     if (!f->loaded && !fake_is_capturing(stream))
         fake_drain();
     f->loaded = true;
@@ -348,5 +349,9 @@ __attribute__((destructor)) static void report(void)
     fprintf(f, "host: enqueued %ld, %.6f s of a processor\n", fake.enqueued, fake.told_s);
     fprintf(f, "nccl: calls %ld, operations %ld, slept %ld, host %.6f s\n", fake.nccl_calls,
             fake.nccl_operations, fake.nccl_slept, fake.nccl_s);
+    fprintf(f, "connections %d, of ranks behind the first kernel %ld\n", fake.connections,
+            fake.nccl_late);
+    fprintf(f, "loaded late %ld, of libraries %ld, blocks of transfers %ld\n", fake.late,
+            fake.late_libraries, fake.nccl_blocks);
     fclose(f);
 }

@@ -14,6 +14,8 @@
 typedef struct fake_state {
     pthread_mutex_t lock; /* over all of it, and over whatever is done for a stream */
     long calls, launches, replays, captured;
+    long late, late_libraries; /* kernels that were loaded only when they were launched; libraries',
+                                  when others had been */
     long memory, host_memory, streams, events, graphs, modules, contexts; /* alive */
     long handles, ranges;                                                 /* of virtual memory */
     long communicators, registrations, windows;
@@ -24,9 +26,12 @@ typedef struct fake_state {
     double told_s; /* processor time of the threads that enqueued them, from the first task's end,
                       without what streams did */
     long dnn, attentions; /* cuDNN's handles and descriptors, alive; graphs of it that were run */
+    int connections;      /* that streams share; 0: each has its own */
     double lag;           /* how many seconds later than they were events are: slow products */
     long nccl_calls, nccl_operations; /* that a host thread was begun for; what was in them */
     long nccl_slept;                  /* calls behind which the host did not ask for 1 ms */
+    long nccl_blocks;                 /* the most of a kernel that sends or receives */
+    long nccl_late;                   /* ranks that were connected when kernels had been launched */
     double nccl_s;                    /* until the host was told that they are on their stream */
     CUresult stuck;                   /* an error that has happened stays */
     char complaint[256];

@@ -25,14 +25,14 @@
 CUstream fake_streams;
 static uint64_t dice;
 static CUstream favourite; /* whoever went on last, if others are starved */
-static int connections, sms, held;
+static int sms, held;
 static long calls;
 static bool got_on;
 
 void fake_streams_open(void)
 {
     long n = fake_number("CUDA_DEVICE_MAX_CONNECTIONS", 8);
-    connections = (int)fake_number("WEFT_FAKE_CUDA_CONNECTIONS", n < 1 ? 1 : n > 32 ? 32 : n);
+    fake.connections = (int)fake_number("WEFT_FAKE_CUDA_CONNECTIONS", n < 1 ? 1 : n > 32 ? 32 : n);
     sms = (int)fake_number("WEFT_FAKE_CUDA_SMS", 132);
     fake.idle = fake_number("WEFT_FAKE_CUDA_IDLE", 0) != 0;
 }
@@ -77,7 +77,7 @@ static const work *next_of(const struct CUstream_st *s)
 static bool is_held_up(const struct CUstream_st *of)
 {
     bool up = false;
-    for (const struct CUstream_st *s = fake_streams; s && connections && !up; s = s->next)
+    for (const struct CUstream_st *s = fake_streams; s && fake.connections && !up; s = s->next)
         up = s != of && s->connection == of->connection && next_of(s) &&
              next_of(s)->number < of->first->number;
     return up;
@@ -348,7 +348,7 @@ EXPORT CUresult cuStreamCreateWithPriority(CUstream *stream, unsigned flags, int
     *stream = calloc(1, sizeof **stream);
     pthread_mutex_lock(&fake.lock);
     static int made;
-    (*stream)->connection = connections ? made++ % connections : 0;
+    (*stream)->connection = fake.connections ? made++ % fake.connections : 0;
     (*stream)->next = fake_streams;
     fake_streams = *stream;
     fake.streams++;
