@@ -144,6 +144,8 @@ template <int D, int N> static __device__ inline void attend(const cuda_attentio
     row_state row[2] = {begin_row(a, b, tile * ROWS + first + (lane >> 2)),
                         begin_row(a, b, tile * ROWS + first + (lane >> 2) + 8)};
     float sum[D / 8][4], s[N / 8][4], scale = a.scale * LOG2_E;
+    const bool holds = D <= 128; /* a warp's queries, which it would read for each part of keys */
+    uint32_t held[holds ? D / 16 : 1][4];
 
 #pragma unroll
     for (int n = 0; n < D / 8; n++)
@@ -151,6 +153,13 @@ template <int D, int N> static __device__ inline void attend(const cuda_attentio
     load_tile<D, ROWS>(q, from_q, tile * ROWS, a.q_rows, q_step, a.d);
     int j = next_part<N, true>(a, mine, b, 0, parts);
     load_pair<D, N>(stages, from_k, from_v, j, a.k_rows, k_step, a.d);
+    if (holds) {
+        copies_wait();
+        __syncthreads(); /* all queries are there */
+#pragma unroll
+        for (int k = 0; k < (holds ? D / 16 : 0); k++)
+            load_a<D>(held[k], q, first, 16 * k);
+    }
     for (int stage = 0, next; j < parts; j = next, stage ^= 1) {
         uint16_t *k = stages + stage * 2 * N * D, *v = k + N * D;
         tile_range theirs = range_of(a.ranges_k, k_tiles, b, j / (ROWS / N));
@@ -160,7 +169,10 @@ template <int D, int N> static __device__ inline void attend(const cuda_attentio
         if (next < parts)
             load_pair<D, N>(stages + (stage ^ 1) * 2 * N * D, from_k, from_v, next, a.k_rows,
                             k_step, a.d);
-        multiply<D, N>(s, q, first, k);
+        if (holds)
+            multiply_held<holds ? D : 16, N>(s, held, k);
+        else
+            multiply<D, N>(s, q, first, k);
         if (!is_clear(a, mine, theirs) || (j + 1) * N > a.k_rows)
             hide<N>(a, s, b, j * N, row);
         float shrink[2];

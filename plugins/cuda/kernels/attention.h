@@ -97,6 +97,24 @@ static __device__ inline void multiply(float s[N / 8][4], uint16_t *x, int row, 
     }
 }
 
+/* The same of an x that is in registers, of which it is a warp's own part. */
+template <int D, int N>
+static __device__ inline void multiply_held(float s[N / 8][4], uint32_t x[D / 16][4], uint16_t *y)
+{
+#pragma unroll
+    for (int n = 0; n < N / 8; n++)
+        s[n][0] = s[n][1] = s[n][2] = s[n][3] = 0.0f;
+#pragma unroll
+    for (int k = 0; k < D; k += 16)
+#pragma unroll
+        for (int n = 0; n < N; n += 16) {
+            uint32_t right[4];
+            load_b<D>(right, y, n, k);
+            mma_bf16(s[n / 8], x[k / 16], right[0], right[1]);
+            mma_bf16(s[n / 8 + 1], x[k / 16], right[2], right[3]);
+        }
+}
+
 /* sum[16, WIDTH] += p[16, N] y[N rows, columns from `column` on] */
 template <int D, int N, int WIDTH>
 static __device__ inline void multiply_add(float sum[WIDTH / 8][4], float p[N / 8][4], uint16_t *y,
