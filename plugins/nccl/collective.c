@@ -171,7 +171,7 @@ static weft_status find_scratch(group *g, weft_dtype dtype, weft_queue *queue, s
 }
 
 /* NCCL connects the ranks of a communicator when they first do something together, and not for
- * gathers what it needs for sums. */
+ * gathers what it needs for sums, nor for either that each sends to each, as exact sums do. */
 weft_status nccl_connect_all(group *g, weft_error *err)
 {
     transport *t = g->t;
@@ -183,6 +183,8 @@ weft_status nccl_connect_all(group *g, weft_error *err)
     t->scratch = memory;
     s = s ? s : find_scratch(g, WEFT_F32, queue, &room, err);
     s = s ? s : gather_bytes(g, room.memory, room.memory, 1, queue, err);
+    if (!s && t->exact)
+        s = swap(g, room.memory, 1, room.memory + g->n, 1, 1, queue, "each to each", err);
     return s ? s
              : settle(g,
                       t->api.ncclAllReduce(room.memory, room.memory, 1, NCCL_F32, NCCL_SUM,

@@ -471,7 +471,7 @@ static void load(const product *p, CUstream stream)
     bool first = i == n && n < sizeof loaded / sizeof *loaded;
     if (first)
         loaded[n++] = k;
-    fake.late_libraries += first && fake.launches > 0;
+    fake.late_libraries += first && fake.told > 0;
     pthread_mutex_unlock(&fake.lock);
     if (first && !fake_is_capturing(stream))
         fake_drain();

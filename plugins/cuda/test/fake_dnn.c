@@ -544,7 +544,7 @@ static void load(descriptor *plan, CUstream stream)
 {
     const bool first = !plan->plan.loaded;
     plan->plan.loaded = true;
-    fake.late_libraries += first && fake.launches > 0;
+    fake.late_libraries += first && fake.told > 0;
     if (first && !fake_is_capturing(stream))
         fake_drain();
 }

@@ -161,6 +161,7 @@ EXPORT CUresult cuLaunchKernel(CUfunction f, unsigned gx, unsigned gy, unsigned 
     const char *wrong = find_wrong(&l);
     if (!stream || extra || wrong)
         return fake_refuse(CUDA_ERROR_INVALID_VALUE, wrong ? wrong : "a launch on no stream");
+    fake.told++;
     fake.late += !f->loaded;
     if (!f->loaded && !fake_is_capturing(stream))
         fake_drain();

@@ -14,6 +14,7 @@
 typedef struct fake_state {
     pthread_mutex_t lock; /* over all of it, and over whatever is done for a stream */
     long calls, launches, replays, captured;
+    long told;                 /* launches that a stream may have yet to do */
     long late, late_libraries; /* kernels that were loaded only when they were launched; libraries',
                                   when others had been */
     long memory, host_memory, streams, events, graphs, modules, contexts; /* alive */

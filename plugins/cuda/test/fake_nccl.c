@@ -331,7 +331,7 @@ static bool meet(const comm *c, const char *what, int me, int other)
 /* NCCL allocates and may wait for the GPU: nobody wants that in the middle of a step. */
 static void count_late(bool connected)
 {
-    fake.nccl_late += connected && fake.launches > 0;
+    fake.nccl_late += connected && fake.told > 0;
 }
 
 static bool connect_transfer(comm *c, const op *o)
