@@ -19,3 +19,8 @@ check_PROGRAMS += plugins/nccl/test/test_exact
 plugins_nccl_test_test_exact_SOURCES = plugins/nccl/test/test_exact.c plugins/nccl/collective.c
 plugins_nccl_test_test_exact_LDADD = lib/libinner.la $(CMOCKA_LIBS) $(LIBM)
 plugins_nccl_test_test_exact_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/plugins/nccl
+
+check_PROGRAMS += plugins/nccl/test/test_windows
+plugins_nccl_test_test_windows_SOURCES = plugins/nccl/test/test_windows.c plugins/nccl/windows.c
+plugins_nccl_test_test_windows_LDADD = lib/libinner.la $(CMOCKA_LIBS) $(LIBM)
+plugins_nccl_test_test_windows_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/plugins/nccl
