@@ -351,21 +351,23 @@ static bool connect_transfer(comm *c, const op *o)
     return *met;
 }
 
-static bool connect_all(comm *c)
+/* For sums NCCL connects others than for what is only sent. */
+static bool connect_all(comm *c, const op *o)
 {
+    const bool sums = o->kind == SCATTER || o->kind == REDUCE;
     bool all = true;
-    for (int r = 0; r < c->n && !c->connected; r++)
-        if (!meet(c, "c", c->me, r))
+    for (int r = 0; r < c->n && !c->connected[sums]; r++)
+        if (!meet(c, sums ? "m" : "c", c->me, r))
             all = false;
-    count_late(all && !c->connected && c->n > 1);
-    return c->connected = c->connected || all;
+    count_late(all && !c->connected[sums] && c->n > 1);
+    return c->connected[sums] = c->connected[sums] || all;
 }
 
 static bool is_connected(comm *c, const op *ops)
 {
     bool all = true;
     for (const op *o = ops; o; o = o->next)
-        if (!(is_transfer(o) ? connect_transfer(c, o) : connect_all(c)))
+        if (!(is_transfer(o) ? connect_transfer(c, o) : connect_all(c, o)))
             all = false;
     return all;
 }

@@ -44,7 +44,7 @@ typedef struct comm {
     window *windows, *opening; /* opening: others may not be there yet */
     int n_windows;             /* that were ever asked for */
     const char *why;           /* what was wrong last; NULL: nothing */
-    bool connected;            /* for collectives */
+    bool connected[2];         /* for what is sent; for sums */
     bool *met;                 /* [2 n] to, from */
     int ctas;                  /* multiprocessors that its kernels hold, at most; 0: no limit */
     batch *waits;              /* for the others to be connected; then it is on its stream */
