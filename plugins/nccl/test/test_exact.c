@@ -155,7 +155,7 @@ static void reduce(int n, int64_t count, weft_dtype dtype, weft_reduce op, bool 
                            .ncclGroupStart = group_start,
                            .ncclGroupEnd = group_end},
                    .scratch = weft_alloc_zero(NCCL_SCRATCH_BYTES, 1),
-                   .exact = true};
+                   .exact = op == WEFT_REDUCE_SUM}; /* maxima in any case */
     assert_non_null(t.scratch);
     comm of = {0};
     group g = {.t = &t, .n = n, .of = &of};
