@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A cuDNN that is the host: it does what a graph says, operation by operation, in f32. What the
  * real one would refuse, or read beside, it refuses. WEFT_FAKE_CUDNN_VERSION says which version it
- * is, WEFT_FAKE_CUDNN=none that it has no kernel. Sums of dq begin anywhere, as atomics do, but for
- * the engines that sum in order. */
+ * is, WEFT_FAKE_CUDNN=none that it has no kernel, WEFT_FAKE_CUDNN_WORKSPACE how much each wants.
+ * Sums of dq begin anywhere, as atomics do, but for the engines that sum in order. */
 #include "dnn.h"
 #include "fake_driver.h"
 
@@ -306,7 +306,7 @@ int cudnnBackendGetAttribute(cudnn_descriptor_t of, int name, int type, int64_t 
                              void *elements)
 {
     descriptor *d = of;
-    const int64_t workspace = WORKSPACE;
+    const int64_t workspace = fake_number("WEFT_FAKE_CUDNN_WORKSPACE", WORKSPACE);
     if (!d->final || most < 1)
         return refuse("asked of what is not final");
     if (d->type == DNN_PLAN && name == DNN_PLAN_WORKSPACE && type == DNN_T_INT64) {

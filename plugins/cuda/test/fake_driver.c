@@ -287,7 +287,10 @@ EXPORT CUresult cuDeviceGetName(char *name, int size, CUdevice device)
 EXPORT CUresult cuDeviceGetAttribute(int *value, CUdevice_attribute attribute, CUdevice device)
 {
     (void)device;
-    *value = fake_virtual_attribute(attribute, (int)fake_number("WEFT_FAKE_CUDA_MAJOR", 9));
+    const bool minor = attribute == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR;
+    *value = fake_virtual_attribute(
+        attribute,
+        minor ? 0 : (int)fake_number("WEFT_FAKE_CUDA_MAJOR", 9)); /* as GPUs of servers */
     return enter_library();
 }
 
