@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 EXTRA_DIST += tests/mutations/mutate.py \
-	tests/mutations/core.list tests/mutations/cpu-cuda.list tests/mutations/experts.list tests/mutations/gpu.list \
-	tests/mutations/plugins.list \
+	tests/mutations/core.list tests/mutations/cpu-cuda.list tests/mutations/experts.list \
+	tests/mutations/gpu.list tests/mutations/plugins.list \
 	tests/mutations/text.list
 nobase_dist_doc_DATA += tests/mutations/README.md
 
