@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "shared.h"
+#include "net/agree.h"
 
 #include <errno.h>
 #include <stdio.h>

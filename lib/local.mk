@@ -112,6 +112,7 @@ lib_libshared_la_SOURCES = \
 	lib/io/atomic_file.h \
 	lib/io/internal.h \
 	lib/io/shard.h \
+	lib/net/agree.c \
 	lib/net/control_tcp.c \
 	lib/net/digest.c \
 	lib/net/handshake.c \
@@ -120,7 +121,7 @@ lib_libshared_la_SOURCES = \
 	lib/net/rendezvous_host.c \
 	lib/net/socket.c \
 	lib/net/token.c \
-	lib/net/digest.h \
+	lib/net/agree.h lib/net/digest.h \
 	lib/net/handshake.h \
 	lib/net/link.h \
 	lib/net/rendezvous.h \

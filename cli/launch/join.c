@@ -2,6 +2,7 @@
 /* One rank of a job that others started. */
 #include "base/blame.h"
 #include "job.h"
+#include "net/agree.h"
 #include "record.h"
 #include "stop.h"
 

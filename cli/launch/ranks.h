@@ -4,6 +4,7 @@
 #define WEFT_CLI_LAUNCH_RANKS_H
 
 #include "execute/run.h"
+#include "net/agree.h"
 #include "session.h"
 
 #include <pthread.h>

@@ -70,13 +70,6 @@ weft_status weft_control_exchange(weft_control *control, int rank, const void *m
 /* The same with another limit. The error names all ranks that have not come. */
 weft_status weft_control_exchange_within(weft_control *control, int rank, double limit_s,
                                          const void *mine, size_t n, void *all, weft_error *err);
-/* Everyone gets what rank 0 has: text is read there and written everywhere else. */
-weft_status weft_control_broadcast(weft_control *control, int rank, weft_text *text,
-                                   weft_error *err);
-/* Ends a phase: every rank's status is made known to all. WEFT_OK if all are; a rank that was fine
- * itself gets WEFT_ERR_PEER and is told who failed and why. */
-weft_status weft_control_agree(weft_control *control, int rank, const char *phase, weft_status mine,
-                               weft_error *err);
 /* host->exchange, over the channel that the host's plugin set holds. */
 weft_status weft_host_exchange(const weft_host *host, const void *mine, size_t n, void *all,
                                weft_error *err);

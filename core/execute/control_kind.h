@@ -48,6 +48,9 @@ weft_status weft_control_init(weft_control *control, const weft_control_kind *ki
                               int first, int n, weft_error *err);
 void weft_control_release(weft_control *control);
 void weft_verdict_init(weft_verdict *v, int rank, weft_status status, const char *text);
+/* What a rank says of itself. */
+void weft_verdict_own(weft_verdict *v, weft_control *control, int rank, weft_status status,
+                      const char *text);
 /* One that came from another rank, which may have sent anything: its texts end, and it names a rank
  * of the run, sender if it did not. */
 void weft_verdict_mend(weft_verdict *v, int ranks, int sender);
@@ -56,7 +59,10 @@ double weft_control_extra(double limit_s);
 /* Under the lock: waits for a change, and tells the rank's watch every now and then; false: its
  * limit has passed, and *why says so. */
 bool weft_control_wait(weft_control *control, int rank, const weft_waiting *w, weft_verdict *why);
-/* Under the lock: the channel is of no use any more; the first reason stays. */
+/* Under the lock: the first reason stays; what another rank failed of is not what the rank that
+ * follows it failed of. */
+void weft_control_note(weft_control *control, const weft_verdict *why);
+/* Under the lock: the channel is of no use any more. */
 void weft_control_break(weft_control *control, const weft_verdict *why);
 /* Under the lock: the error of an exchange over a broken channel. */
 weft_status weft_control_broken(const weft_control *control, weft_error *err);

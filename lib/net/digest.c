@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "net/digest.h"
 #include "base/array.h"
+#include "net/agree.h"
 #include "print/graph.h"
 
 #include <stdio.h>

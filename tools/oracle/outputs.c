@@ -4,6 +4,7 @@
  * and the other run reads the same ones, so that a choice between two that are as likely does not
  * part all that comes behind it. */
 #include "generate/decoder.h"
+#include "net/agree.h"
 #include "oracle.h"
 
 #include <math.h>

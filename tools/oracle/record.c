@@ -4,6 +4,7 @@
 #include "oracle.h"
 
 #include "forecast/forecast.h"
+#include "net/agree.h"
 #include "room.h"
 
 #include <weft/random.h>

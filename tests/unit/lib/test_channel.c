@@ -3,6 +3,7 @@
  * is made up, comes byte by byte, is cut off, or does not come at all. */
 #include "../../lib/intruder.h"
 #include "execute/control_kind.h"
+#include "net/agree.h"
 
 #include <setjmp.h>
 #include <stdlib.h>

@@ -2,6 +2,7 @@
 /* The control channel between processes, with threads as ranks that share nothing but its sockets.
  */
 #include "execute/control.h"
+#include "net/agree.h"
 #include "net/rendezvous.h"
 #include "net/socket.h"
 

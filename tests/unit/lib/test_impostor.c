@@ -2,6 +2,7 @@
 /* Somebody where rank 0 should be: honest ranks tell it nothing of use, take nothing from it, and
  * end in time, with a word about why. */
 #include "../../lib/intruder.h"
+#include "net/agree.h"
 
 #include <setjmp.h>
 #include <stdlib.h>
