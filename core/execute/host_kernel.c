@@ -37,7 +37,8 @@ weft_status weft_run_staged(weft_run *run, const weft_call *call, const char *ow
         host[i].data = t->data ? weft_alloc(bytes_of(t) + 1) : NULL;
         if (t->data && !host[i].data)
             s = weft_fail_memory(err);
-        bool read = i < call->n_ins || (call->accumulate && i == call->n_ins);
+        bool read = i < call->n_ins ||
+                    (call->accumulate && (i == call->n_ins || call->op->flags & WEFT_OP_PAIR));
         if (!s && read && t->data && bytes_of(t))
             s = weft_run_download(run, host[i].data, t->data, bytes_of(t), err);
     }

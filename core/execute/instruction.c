@@ -40,7 +40,7 @@ static weft_operand describe_operand(const weft_run *run, const weft_lowered *l,
     o.read = i < in->n_ins ||
              (result &&
               (in->kind == WEFT_OBSERVE || in->kind == WEFT_AWAIT || in->kind == WEFT_ARRIVE)) ||
-             (in->accumulate && i == in->n_ins);
+             (in->accumulate && result && (i == in->n_ins || in->node->op->flags & WEFT_OP_PAIR));
     o.written = i >= in->n_ins && in->kind != WEFT_OBSERVE;
     if (i < n) {
         o.value = result ? weft_instruction_out(in, i - in->n_ins) : weft_instruction_in(in, i);

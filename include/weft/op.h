@@ -59,8 +59,9 @@ typedef struct weft_call {
     int n_attrs;
     int n_ins, n_outs;
     const weft_tensor *ins, *outs;
-    bool accumulate; /* outs[0] += result, instead of =; outs[1], ... are written as ever. Only
-                        kernels that say so are asked, and every plain one */
+    bool accumulate; /* outs[0] += result, instead of =; outs[1], ... are written as ever, but for
+                        those of an op with PAIR. Only kernels that say so are asked, and every
+                        plain one */
     void *state;     /* what prepare made */
     void *workspace; /* of the size that `workspace` asked for, 64-byte aligned */
     size_t workspace_bytes;
@@ -123,10 +124,13 @@ enum {
     WEFT_OP_ROUNDS = 32768,   /* rounds to few bits, or reads what was: its gradient is by intent
                                  that of unrounded numbers, which differences of what it computes do
                                  not give */
+    WEFT_OP_PAIR = 262144, /* two computations of operand 0, with operand 1 into result 0 and with
+                              operand 2 into result 1: call->accumulate holds for both, and they
+                              lie in memory in one order where that costs nothing */
     /* The core's own, between far memory (weft_far) and the device's: see weft_put_far. */
     WEFT_OP_FETCH = 65536,
     WEFT_OP_EVICT = 131072,
-    WEFT_OP_FLAGS = 262143 /* all there are */
+    WEFT_OP_FLAGS = 524287 /* all there are */
 };
 
 /* How an op is computed where an index that it contracts stays cut: shard by shard, while shards

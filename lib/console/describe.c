@@ -148,7 +148,7 @@ void weft_op_flags_print(unsigned flags, weft_text *text)
     static const char *const names[] = {"half",   "half_weight", "inplace",     "stat",  "source",
                                         "max",    "matmul",      "accumulates", "add",   "cast",
                                         "gather", "parameter",   "state",       "input", "monotone",
-                                        "rounds", "fetch",       "evict"};
+                                        "rounds", "fetch",       "evict",       "pair"};
     _Static_assert((1u << sizeof names / sizeof names[0]) - 1 == WEFT_OP_FLAGS, "a flag is new");
     const char *blank = "";
     for (unsigned i = 0; i < sizeof names / sizeof names[0]; i++)

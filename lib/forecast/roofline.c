@@ -325,11 +325,12 @@ static double product_rate(const weft_roofline *r, const weft_instruction *in, w
 {
     const weft_device_rates *rates = &r->rates;
     const weft_tensor *out = &in->tensors[in->n_ins];
-    double rate = rates->product[dtype];
+    double rate = rates->product[dtype], count = 0;
     if (in->n_outs == 0 || out->n_dims < 1)
         return rate;
-    const double count = (double)weft_tensor_count(out),
-                 columns = (double)out->size[out->n_dims - 1];
+    const double columns = (double)out->size[out->n_dims - 1];
+    for (int i = 0; i < (weft_node_is(in->node, WEFT_OP_PAIR) ? 2 : 1); i++)
+        count += (double)weft_tensor_count(&out[i]); /* tiles of both products */
     if (count <= 0 || in->flops <= 0)
         return rate;
     if (rates->waves && rates->sms > 0)

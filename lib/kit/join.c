@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* For passes: nodes replaced by one of an op whose pattern they fit, where the device has a kernel
  * for it. What is done is the same on every rank. */
+#include "compile/graph/rule.h"
 #include "compile/program/lower.h"
 #include "kit/pattern.h"
 
@@ -12,6 +13,8 @@ typedef struct match {
     weft_node *node[WEFT_PATTERN_MEMBERS];
     weft_value *of[WEFT_PATTERN_NAMES]; /* by number */
     weft_node *first, *last, *at;       /* of the members; where the new node stands */
+    weft_attr attrs[16];
+    int n_attrs;
 } match;
 
 static bool bind(weft_value **of, int n, const int8_t *numbers, weft_value *const *values)
@@ -100,11 +103,75 @@ static bool is_closed(const weft_graph *g, match *m)
     return is_unread(m, m->at);
 }
 
-/* Finds members k and on. One reads what those before it do: of that, what has fewest readers. */
+/* The attributes of all; false: two have one that differs, or there are too many. */
+static bool merge(match *m)
+{
+    const int most = sizeof m->attrs / sizeof m->attrs[0];
+    m->n_attrs = 0;
+    for (int k = 0; k < m->p->n; k++)
+        for (int i = 0; i < m->node[k]->n_attrs; i++) {
+            const weft_attr *a = &m->node[k]->attrs[i], *b = m->attrs;
+            int j = 0;
+            while (j < m->n_attrs && strcmp(b[j].key, a->key) != 0)
+                j++;
+            if (j == most || (j < m->n_attrs &&
+                              (b[j].kind != a->kind || b[j].i != a->i || b[j].r != a->r ||
+                               strcmp(a->text ? a->text : "", b[j].text ? b[j].text : "") != 0)))
+                return false;
+            m->attrs[j] = *a;
+            m->n_attrs += j == m->n_attrs;
+        }
+    return true;
+}
+
+/* Does its rule, which may be made of its operands, fit them? */
+static bool has_rule(const match *m)
+{
+    weft_error ignored = {0};
+    weft_rule rule;
+    match copy = *m;
+    const weft_node n = {.op = m->p->op,
+                         .ins = copy.of,
+                         .outs = copy.of + m->p->n_ins,
+                         .n_ins = m->p->n_ins,
+                         .n_outs = m->p->n_outs,
+                         .attrs = copy.attrs,
+                         .n_attrs = m->n_attrs};
+    const bool fits = weft_rule_of_node(&n, true, &rule, &ignored) == WEFT_OK;
+    weft_error_release(&ignored);
+    return fits;
+}
+
+/* Has every rank a kernel for its part of it? */
+static bool is_taken(const weft_graph *g, const match *m)
+{
+    const int n = m->p->n_ins + m->p->n_outs, ranks = weft_mesh_ranks(&g->config.mesh);
+    weft_tensor tensors[WEFT_PATTERN_NAMES];
+    weft_call call = {.op = m->p->op,
+                      .attrs = m->attrs,
+                      .n_attrs = m->n_attrs,
+                      .n_ins = m->p->n_ins,
+                      .n_outs = m->p->n_outs,
+                      .ins = tensors,
+                      .outs = tensors + m->p->n_ins};
+    weft_kernels_address(g->config.kernels, 0, &call);
+    for (int rank = 0; rank < ranks; rank++) {
+        int coord[WEFT_MAX_AXES];
+        weft_mesh_coord(&g->config.mesh, rank, coord);
+        for (int i = 0; i < n; i++)
+            weft_local_tensor(g, m->of[i], coord, &tensors[i]);
+        if (!weft_kernels_find(g->config.kernels, &call))
+            return false;
+    }
+    return true;
+}
+
+/* Finds members k and on. One reads what those before it do: of that, what has fewest readers. Of
+ * several that fit, as those that read what a product reads, the first that a kernel takes. */
 static bool find(const weft_graph *g, match *m, int k)
 {
     if (k == m->p->n)
-        return is_closed(g, m);
+        return is_closed(g, m) && merge(m) && has_rule(m) && is_taken(g, m);
     const weft_value *from = NULL;
     for (int i = 0; i < m->p->member[k].n_ins; i++) {
         const weft_value *v = m->of[m->p->member[k].in[i]];
@@ -122,53 +189,7 @@ static bool find(const weft_graph *g, match *m, int k)
 
 /* ---- made one ---- */
 
-/* The attributes of all; false: two have one that differs, or there are too many. */
-static bool merge(const match *m, weft_attr *attrs, int most, int *n)
-{
-    *n = 0;
-    for (int k = 0; k < m->p->n; k++)
-        for (int i = 0; i < m->node[k]->n_attrs; i++) {
-            const weft_attr *a = &m->node[k]->attrs[i];
-            int j = 0;
-            while (j < *n && strcmp(attrs[j].key, a->key) != 0)
-                j++;
-            if (j == most ||
-                (j < *n &&
-                 (attrs[j].kind != a->kind || attrs[j].i != a->i || attrs[j].r != a->r ||
-                  strcmp(a->text ? a->text : "", attrs[j].text ? attrs[j].text : "") != 0)))
-                return false;
-            attrs[j] = *a;
-            *n += j == *n;
-        }
-    return true;
-}
-
-/* Has every rank a kernel for its part of it? */
-static bool is_taken(const weft_graph *g, const weft_kernels *kernels, const match *m,
-                     const weft_attr *attrs, int n_attrs)
-{
-    const int n = m->p->n_ins + m->p->n_outs, ranks = weft_mesh_ranks(&g->config.mesh);
-    weft_tensor tensors[WEFT_PATTERN_NAMES];
-    weft_call call = {.op = m->p->op,
-                      .attrs = attrs,
-                      .n_attrs = n_attrs,
-                      .n_ins = m->p->n_ins,
-                      .n_outs = m->p->n_outs,
-                      .ins = tensors,
-                      .outs = tensors + m->p->n_ins};
-    weft_kernels_address(kernels, 0, &call);
-    for (int rank = 0; rank < ranks; rank++) {
-        int coord[WEFT_MAX_AXES];
-        weft_mesh_coord(&g->config.mesh, rank, coord);
-        for (int i = 0; i < n; i++)
-            weft_local_tensor(g, m->of[i], coord, &tensors[i]);
-        if (!weft_kernels_find(kernels, &call))
-            return false;
-    }
-    return true;
-}
-
-static bool join(weft_graph *g, const match *m, const weft_attr *attrs, int n_attrs)
+static bool join(weft_graph *g, const match *m)
 {
     const int first = m->p->n_ins;
     const weft_spot spot = g->spot;
@@ -178,8 +199,8 @@ static bool join(weft_graph *g, const match *m, const weft_attr *attrs, int n_at
                                                       .n_ins = first,
                                                       .ins = m->of,
                                                       .n_outs = m->p->n_outs,
-                                                      .attrs = attrs,
-                                                      .n_attrs = n_attrs,
+                                                      .attrs = m->attrs,
+                                                      .n_attrs = m->n_attrs,
                                                       .scope = m->at->scope});
     g->spot = spot;
     if (!n)
@@ -236,19 +257,16 @@ static void tell(weft_graph *g, const weft_pattern *p, tally *t)
 }
 
 /* Everything that the pattern fits. */
-static void join_all(weft_graph *g, const weft_kernels *kernels, const weft_pattern *p, tally *t)
+static void join_all(weft_graph *g, const weft_pattern *p, tally *t)
 {
     for (weft_node *n = g->first, *next; n && !weft_graph_status(g); n = next) {
         match m = {.p = p};
-        weft_attr attrs[16];
-        int n_attrs;
         next = n->next;
-        if (n->op != p->member[0].op || !fits(&m, 0, n) || !find(g, &m, 1) ||
-            !merge(&m, attrs, 16, &n_attrs) || !is_taken(g, kernels, &m, attrs, n_attrs))
+        if (n->op != p->member[0].op || !fits(&m, 0, n) || !find(g, &m, 1))
             continue;
         while (next && is_member(&m, next))
             next = next->next;
-        if (join(g, &m, attrs, n_attrs))
+        if (join(g, &m))
             count(t, g, &m);
     }
 }
@@ -283,7 +301,7 @@ static void join_ops(weft_graph *g, int members, bool (*wanted)(const char *op, 
             continue;
         tally t = {0};
         number(g);
-        join_all(g, kernels, &p, &t);
+        join_all(g, &p, &t);
         if (t.count)
             tell(g, &p, &t);
         weft_text_release(&t.lost);

@@ -86,9 +86,9 @@ static weft_status read_head(reader *r)
         r->name[i].made = true;
     good = good && take(r, "->") && names(r, list, WEFT_PATTERN_NAMES, &p->n_outs) && p->n_outs &&
            p->n_ins + p->n_outs == p->n_names;
-    int n_ins, n_outs;
+    int n_ins, n_outs; /* below 0: a rule that is made has as many as there are */
     weft_rule_count(p->op, &n_ins, &n_outs);
-    if (!good || n_ins != p->n_ins || n_outs != p->n_outs)
+    if (!good || (n_ins >= 0 && n_ins != p->n_ins) || (n_outs >= 0 && n_outs != p->n_outs))
         return wrong(r, "it begins with the names of what the rule says: operands, ->, results", "",
                      0);
     return WEFT_OK;

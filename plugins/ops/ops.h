@@ -21,7 +21,7 @@
     X(chunk) X(unchunk) \
     X(max_v) X(sumexp) X(sumexp_dx) X(pick) X(pick_dx) X(nll) X(nll_de) X(nll_dt) \
     X(sum) X(broadcast) X(count_valid) X(reciprocal) X(sumsq) X(sqrt) X(clip) \
-    X(add_rms_norm) X(rms_norm_dx_dw)
+    X(add_rms_norm) X(rms_norm_dx_dw) X(linear_pair) X(linear_pair_dw)
 /* clang-format on */
 
 #define DECLARE_OP(op) extern const weft_op ops_##op;

@@ -241,23 +241,23 @@ static void check_operands(machine *m, const weft_instruction *in)
 
 static void execute(machine *m, const weft_instruction *in)
 {
-    sum results[WEFT_RULE_MAX_PARTS], before = {0};
+    sum results[WEFT_RULE_MAX_PARTS], before[WEFT_RULE_MAX_PARTS] = {0};
+    const int adds = !in->accumulate ? 0 : in->node->op->flags & WEFT_OP_PAIR ? in->n_outs : 1;
     check_operands(m, in);
     if (!m->ok || in->kind == WEFT_OBSERVE)
         return;
-    if (in->accumulate) {
-        const held *h = find(m, in->buffers[in->n_ins]);
+    for (int r = 0; r < adds; r++) {
+        const held *h = find(m, in->buffers[in->n_ins + r]);
         if (!h)
             error(m, in, "adds to", "what is not there");
-        before = h ? h->sum : before;
+        before[r] = h ? h->sum : before[r];
     }
     for (int r = 0; r < in->n_outs && m->ok; r++)
         results[r] = made(m, in, r);
     if (in->workspace >= 0)
         spoil(m, in->workspace);
     for (int r = 0; r < in->n_outs && m->ok; r++)
-        hold(m, in->buffers[in->n_ins + r],
-             r == 0 && in->accumulate ? both(m, before, results[r]) : results[r]);
+        hold(m, in->buffers[in->n_ins + r], r < adds ? both(m, before[r], results[r]) : results[r]);
     for (int r = 0; in->fetch && r < in->n_outs && m->ok; r++)
         if (in->kind == WEFT_COMPUTE && weft_instruction_out(in, r)->fetch)
             must_hold(m, in, weft_instruction_out(in, r), m->micro);

@@ -230,13 +230,18 @@ static weft_call call_of(trial *t, bool accumulate)
                        .accumulate = accumulate};
 }
 
-/* What result 0 holds before an accumulating call. */
+static bool adds(const trial *t, int result)
+{
+    return result == 0 || t->op->flags & WEFT_OP_PAIR;
+}
+
+/* What result 0 holds before an accumulating call, or both of a pair. */
 static void begin_results(trial *t, bool accumulate)
 {
     for (int i = 0; i < t->n_outs; i++)
         memset(t->outs[i].data, 0xff, bytes_of(&t->outs[i]));
-    if (accumulate)
-        fill(&t->outs[0], 99);
+    for (int i = 0; i < t->n_outs && accumulate && adds(t, i); i++)
+        fill(&t->outs[i], 99 + (uint64_t)i);
 }
 
 /* As a run prepares it: before there are data. */
@@ -316,7 +321,7 @@ void trial_plain(trial *t, bool accumulate, weft_tensor *outs)
         if (!weft_dtype_is_f8(outs[i].dtype))
             outs[i].dtype = WEFT_F64;
         outs[i].data = guarded(bytes_of(&outs[i]));
-        for (int64_t j = 0; i == 0 && accumulate && j < weft_tensor_count(&outs[i]); j++)
+        for (int64_t j = 0; adds(t, i) && accumulate && j < weft_tensor_count(&outs[i]); j++)
             weft_tensor_set(&outs[i], j, weft_tensor_get(&t->outs[i], j));
     }
     call.outs = outs;

@@ -60,8 +60,8 @@ bool conform_trial_make(conform_trial *t, weft_dtype dtype)
     }
     for (int r = 0; r < u->node->n_outs; r++) {
         t->outs[r] = cast(&u->outs[r], result_dtype(u, r, dtype), &t->pool);
-        if (t->accumulate && r == 0)
-            conform_randomise(&t->outs[0], 3);
+        if (t->accumulate && (r == 0 || u->node->op->flags & WEFT_OP_PAIR))
+            conform_randomise(&t->outs[r], (uint64_t)r + 3);
         else
             memset(t->outs[r].data, poison_byte, bytes_of(&t->outs[r]));
         t->want[r] = cast(&t->outs[r], WEFT_F64, &t->pool);

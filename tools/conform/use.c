@@ -239,45 +239,52 @@ static double combined(const weft_op *op, double before, double x)
     return before > x ? before : x;
 }
 
+/* Result r was `before`, and is now what it was combined with. */
+static void check_sum(const conform *c, const conform_use *u, int r, const weft_tensor *before,
+                      const weft_tensor *now)
+{
+    const weft_op *op = u->node->op;
+    for (int64_t i = 0; i < weft_tensor_count(before); i++)
+        weft_tensor_set(before, i,
+                        combined(op, weft_tensor_get(before, i), weft_tensor_get(&u->outs[r], i)));
+    const int64_t at = conform_differ(before, now, 1e-9);
+    if (at < 0)
+        return;
+    weft_text what = {0};
+    conform_print_difference(before, now, r, at, &what);
+    conform_fail(c,
+                 "op %s: accumulate: the plain kernel does not %s result %d %s what is there "
+                 "where call->accumulate is set: %s",
+                 op->name, op->flags & WEFT_OP_MAX ? "take the maximum of" : "add", r,
+                 op->flags & WEFT_OP_MAX ? "and" : "to", weft_text_get(&what));
+    weft_text_release(&what);
+}
+
 void conform_check_accumulate(const conform *c, const conform_use *u)
 {
     const weft_node *n = u->node;
     weft_pool pool = {0};
     weft_error err = {0};
-    weft_tensor outs[WEFT_RULE_MAX_PARTS], before = {0};
+    weft_tensor outs[WEFT_RULE_MAX_PARTS], before[WEFT_RULE_MAX_PARTS];
     conform_now(c, "op %s: accumulate", n->op->name);
     if (!weft_dtype_is_float(u->outs[0].dtype))
         return;
     for (int r = 0; r < n->n_outs; r++) {
         outs[r] = conform_new(&u->outs[r], &pool);
         conform_randomise(&outs[r], (uint64_t)r + 31);
+        before[r] = conform_copy(&outs[r], &pool);
     }
-    before = conform_copy(&outs[0], &pool);
     /* One that refuses is not asked: what counts is that it does not add silently wrong. */
-    if (conform_run(u, u->ins, outs, true, &err) != WEFT_OK)
-        goto done;
-    for (int64_t i = 0; i < weft_tensor_count(&before); i++)
-        weft_tensor_set(
-            &before, i,
-            combined(n->op, weft_tensor_get(&before, i), weft_tensor_get(&u->outs[0], i)));
-    int64_t at = conform_differ(&before, &outs[0], 1e-9);
-    if (at >= 0) {
-        weft_text what = {0};
-        conform_print_difference(&before, &outs[0], 0, at, &what);
-        conform_fail(c,
-                     "op %s: accumulate: the plain kernel does not %s result 0 %s what is there "
-                     "where call->accumulate is set: %s",
-                     n->op->name, n->op->flags & WEFT_OP_MAX ? "take the maximum of" : "add",
-                     n->op->flags & WEFT_OP_MAX ? "and" : "to", weft_text_get(&what));
-        weft_text_release(&what);
-    }
-    for (int r = 1; r < n->n_outs; r++)
-        if (conform_differ(&u->outs[r], &outs[r], 1e-9) >= 0)
+    const bool ran = conform_run(u, u->ins, outs, true, &err) == WEFT_OK;
+    for (int r = 0; r < n->n_outs && ran; r++) {
+        if (r == 0 || n->op->flags & WEFT_OP_PAIR)
+            check_sum(c, u, r, &before[r], &outs[r]);
+        else if (conform_differ(&u->outs[r], &outs[r], 1e-9) >= 0)
             conform_fail(c,
                          "op %s: accumulate: result %d is added to what is there; only result 0 "
                          "is, the others are written",
                          n->op->name, r);
-done:
+    }
     conform_count(c, "accumulations", 1);
     weft_error_release(&err);
     weft_pool_release(&pool);

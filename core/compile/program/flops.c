@@ -20,11 +20,12 @@ weft_dtype weft_product_dtype(const weft_graph *g, const weft_node *n)
 
 double weft_product_passes(const weft_node *n)
 {
+    const bool pair = weft_node_is(n, WEFT_OP_PAIR); /* each product has the gradients of both */
     int possible = 0, needed = 0;
     for (int i = 0; i < n->n_ins; i++) {
-        bool covers = weft_grad_covers(n, i);
+        const int covers = pair ? 1 + (i == 0) : weft_grad_covers(n, i);
         possible += covers;
-        needed += covers && n->ins[i]->trains;
+        needed += n->ins[i]->trains ? covers : 0;
     }
     return possible ? 1 + 2.0 * needed / possible : 1;
 }

@@ -17,13 +17,11 @@ static bool is_between(const weft_compiler *c, const weft_value *v)
     return v->n_uses == 1 && !v->fetch && c->last_use[v->id] == c->position[v->uses[0].node->id];
 }
 
-/* Can v's maker add its result to memory that is there already, at no loss? */
-static bool can_add(const weft_compiler *c, const weft_value *v)
+/* Can a node add what it makes to memory that is there already, at no loss? */
+static bool takes_sum(const weft_compiler *c, const weft_node *n)
 {
-    const weft_node *n = v->node;
-    if (v->result != 0 || !is_between(c, v) || n->steps || (n->op->flags & WEFT_OP_SOURCE) ||
-        !n->op->plain || c->fused[n->id] || c->adds[n->id] || weft_node_accumulates(n) ||
-        weft_node_is(n, WEFT_OP_ADD))
+    if (n->steps || (n->op->flags & WEFT_OP_SOURCE) || !n->op->plain || c->fused[n->id] ||
+        c->adds[n->id] || weft_node_accumulates(n) || weft_node_is(n, WEFT_OP_ADD))
         return false;
     weft_tensor tensors[2 * WEFT_RULE_MAX_PARTS];
     weft_call call;
@@ -31,6 +29,12 @@ static bool can_add(const weft_compiler *c, const weft_value *v)
     const weft_kernel *writes = weft_kernels_find(c->options->kernels, &call);
     call.accumulate = true;
     return !writes || weft_kernels_find(c->options->kernels, &call);
+}
+
+static bool can_add(const weft_compiler *c, const weft_value *v)
+{
+    return !v->result && !weft_node_is(v->node, WEFT_OP_PAIR) && is_between(c, v) &&
+           takes_sum(c, v->node);
 }
 
 /* The total must be this sum's alone, and be there before y is made. */
@@ -74,11 +78,26 @@ static void fuse_accumulate(weft_compiler *c, weft_node *n)
     c->adds[x->node->id] = true;
 }
 
+/* accumulate of both results of a pair, or of none. */
+static void fuse_pair(weft_compiler *c, weft_node *n)
+{
+    bool good = c->repeats && weft_node_is(n, WEFT_OP_PAIR) && takes_sum(c, n);
+    for (int r = 0; r < n->n_outs && good; r++) {
+        const weft_node *sum = is_between(c, n->outs[r]) ? n->outs[r]->uses[0].node : NULL;
+        good = sum && weft_node_accumulates(sum) && !(sum->op->flags & WEFT_OP_MAX) &&
+               sum->n_ins == 1 && sum->outs[0]->dtype == n->outs[r]->dtype;
+    }
+    for (int r = 0; r < n->n_outs && good; r++)
+        c->fused[n->outs[r]->uses[0].node->id] = c->adds[n->id] = true;
+}
+
 weft_status weft_compile_fuse(weft_compiler *c)
 {
     for (int p = 0; p < c->n; p++)
         fuse_add(c, c->order[p]);
-    for (int p = 0; p < c->n; p++)
+    for (int p = 0; p < c->n; p++) {
+        fuse_pair(c, c->order[p]);
         fuse_accumulate(c, c->order[p]);
+    }
     return WEFT_OK;
 }

@@ -480,6 +480,41 @@ static weft_status check_total(const weft_compiler *c)
     return s;
 }
 
+/* Could b lie where o lies, of one size, if o went away? */
+static bool fits_at(const weft_lowered *l, const weft_buffer *b, const weft_buffer *o)
+{
+    for (const weft_buffer *x = l->buffers; x < l->buffers + l->n_buffers; x++)
+        if (x != b && x != o && x->base == WEFT_BASE_ARENA && x->first <= b->last &&
+            b->first <= x->last && x->offset < o->offset + b->bytes &&
+            o->offset < x->offset + x->bytes)
+            return false;
+    return true;
+}
+
+static bool change_places(const weft_lowered *l, weft_buffer *a, weft_buffer *b)
+{
+    const int64_t offset = a->offset;
+    const bool can = a->base == WEFT_BASE_ARENA && b->base == WEFT_BASE_ARENA &&
+                     a->bytes == b->bytes && fits_at(l, a, b) && fits_at(l, b, a);
+    a->offset = can ? b->offset : offset;
+    b->offset = can ? offset : b->offset;
+    return can;
+}
+
+/* x v w -> y z: y lies before z where v lies before w, if results or operands can change places. */
+static void order_pair(const weft_lowered *l, const weft_instruction *in)
+{
+    weft_buffer *of[5];
+    bool pair = weft_node_is(in->node, WEFT_OP_PAIR) && in->n_ins == 3 && in->n_outs == 2;
+    for (int i = 0; i < 5 && pair; i++) {
+        pair = in->buffers[i] >= 0;
+        of[i] = l->buffers + in->buffers[i];
+    }
+    if (pair && (of[1]->offset < of[2]->offset) != (of[3]->offset < of[4]->offset) &&
+        !change_places(l, of[3], of[4]))
+        change_places(l, of[1], of[2]);
+}
+
 static weft_status build(weft_compiler *c)
 {
     weft_status s = weft_compile_order(c);
@@ -508,6 +543,9 @@ static weft_status build(weft_compiler *c)
     s = s ? s
           : weft_plan_memory(l->buffers, l->n_buffers, l->alignment, c->options->rough,
                              &l->arena_bytes, &l->live_peak, &l->peak_position, c->err);
+    for (int i = 0; i < l->n_programs && !s; i++)
+        for (int k = 0; k < l->programs[i].n; k++)
+            order_pair(l, &l->programs[i].list[k]);
     s = s ? s : weft_plan_waits(l, c->options->n_queues, c->options->adversary, c->err);
     if (s || !c->options->kernels->device->record) /* all is done when it is told */
         return s;

@@ -37,6 +37,10 @@ static const opcheck_case cases[] = {
     {"linear", {"f b=4 k=3", "f n=5 k=3"}, 0, {{0}}},
     {"linear", {"f b=2 s=2 h=2 d=3", "f n=3 h=2 d=3"}, 0, {{0}}},
     {"linear", {"f b=2 k=3", "f h=2 d=4 k=3"}, 0, {{0}}},
+    {"linear_pair", {"f b=2 s=3 k=5", "f n=4 k=5", "f n=4 k=5"}, 2, {{0}}},
+    {"linear_pair", {"f b=2 k=6/3", "f n=8/2 k=6/3", "f n=8/2 k=6/3"}, 2, {{0}}},
+    {"linear_pair_dw", {"f b=2 s=3 k=5", "f b=2 s=3 n=4", "f b=2 s=3 n=4"}, 2, {{0}}},
+    {"linear_pair_dw", {"f b=3 h=2 d=3", "f b=3 n=8/2", "f b=3 n=8/2"}, 2, {{0}}},
     {"linear_each", {"f x=3 b=4 k=5", "f x=3 n=2 k=5"}, 0, {INT("each", 0)}},
     {"linear_each", {"f b=2 s=3 x=2 k=5", "f x=2 n=4 k=5"}, 0, {INT("each", 2)}},
     {"linear_each", {"f b=2 x=3 c=2 k=3", "f x=3 n=4 k=3"}, 0, {INT("each", 1)}},
@@ -164,24 +168,34 @@ static void shards_make_the_whole(void **state)
     assert_true(ways > 400);
 }
 
+static void check_sum(const opcheck_use *u, int r, const weft_tensor *before,
+                      const weft_tensor *after)
+{
+    const unsigned maximum = WEFT_OP_ACCUMULATES | WEFT_OP_MAX;
+    for (int64_t i = 0; i < weft_tensor_count(before); i++) {
+        double a = weft_tensor_get(before, i), b = weft_tensor_get(&u->outs[r], i);
+        weft_tensor_set(before, i, (u->op->flags & maximum) != maximum ? a + b : a > b ? a : b);
+    }
+    opcheck_same(before, after, 1e-12, "accumulated", u->op->name);
+}
+
 static void visit_accumulate(const opcheck_use *u, weft_pool *pool, void *ctx)
 {
     opcheck_use *again = weft_pool_alloc(pool, sizeof(*again));
+    weft_tensor before[OPCHECK_OUTS];
     (void)ctx;
     assert_non_null(again);
     *again = *u;
-    for (int r = 0; r < u->n_outs; r++)
+    for (int r = 0; r < u->n_outs; r++) {
         again->outs[r] = opcheck_random(&u->outs[r], 31, (uint64_t)r, pool);
-    weft_tensor before = opcheck_copy(&again->outs[0], pool);
-    opcheck_run(again, true);
-    const unsigned maximum = WEFT_OP_ACCUMULATES | WEFT_OP_MAX;
-    for (int64_t i = 0; i < weft_tensor_count(&before); i++) {
-        double a = weft_tensor_get(&before, i), b = weft_tensor_get(&u->outs[0], i);
-        weft_tensor_set(&before, i, (u->op->flags & maximum) != maximum ? a + b : a > b ? a : b);
+        before[r] = opcheck_copy(&again->outs[r], pool);
     }
-    opcheck_same(&before, &again->outs[0], 1e-12, "accumulated", u->op->name);
-    for (int r = 1; r < u->n_outs; r++)
-        opcheck_same(&u->outs[r], &again->outs[r], 1e-12, "not accumulated", u->op->name);
+    opcheck_run(again, true);
+    for (int r = 0; r < u->n_outs; r++)
+        if (r == 0 || u->op->flags & WEFT_OP_PAIR)
+            check_sum(u, r, &before[r], &again->outs[r]);
+        else
+            opcheck_same(&u->outs[r], &again->outs[r], 1e-12, "not accumulated", u->op->name);
 }
 
 static void all_ops_accumulate(void **state)
