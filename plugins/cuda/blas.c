@@ -84,6 +84,16 @@ static cudaDataType type_of(int32_t dtype)
                                   : CUDA_R_32F;
 }
 
+static weft_status set_stride(const cuda_blas *blas, cublasLtMatrixLayout_t layout,
+                              int64_t elements, weft_error *err)
+{
+    return check(blas,
+                 blas->cublasLtMatrixLayoutSetAttribute(layout,
+                                                        CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET,
+                                                        &elements, sizeof elements),
+                 "cublasLtMatrixLayoutSetAttribute", err);
+}
+
 /* Of each product one behind the other, or row by row in turn. */
 static weft_status describe_each(const cuda_blas *blas, cublasLtMatrixLayout_t layout, int64_t each,
                                  int64_t step, weft_error *err)
@@ -93,11 +103,20 @@ static weft_status describe_each(const cuda_blas *blas, cublasLtMatrixLayout_t l
                           blas->cublasLtMatrixLayoutSetAttribute(
                               layout, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &count, sizeof count),
                           "cublasLtMatrixLayoutSetAttribute", err);
-    return s ? s
-             : check(blas,
-                     blas->cublasLtMatrixLayoutSetAttribute(
-                         layout, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &step, sizeof step),
-                     "cublasLtMatrixLayoutSetAttribute", err);
+    return s ? s : set_stride(blas, layout, step, err);
+}
+
+/* Of a pair, whose operands lie elsewhere at every launch. */
+static weft_status set_strides(const cuda_matmul *m, const cuda_operands *o, weft_error *err)
+{
+    const cuda_product *p = &m->product;
+    const cuda_blas *blas = &m->products->blas;
+    const int64_t a = (int64_t)weft_dtype_size((weft_dtype)p->a),
+                  b = (int64_t)weft_dtype_size((weft_dtype)p->b),
+                  c = (int64_t)weft_dtype_size((weft_dtype)p->c);
+    weft_status s = set_stride(blas, m->left, o->next_b / b, err);
+    s = s ? s : set_stride(blas, m->right, o->next_a / a, err);
+    return s ? s : set_stride(blas, m->result, o->next_c / c, err);
 }
 
 /* Row-major [rows columns] is column-major [columns rows]. */
@@ -106,7 +125,7 @@ static weft_status describe(const cuda_matmul *m, cublasLtMatrixLayout_t *layout
 {
     const cuda_blas *blas = &m->products->blas;
     const cuda_product *p = &m->product;
-    const bool apart = tokens && p->apart;
+    const bool apart = tokens && p->apart == CUDA_APART;
     weft_status s = check(
         blas,
         blas->cublasLtMatrixLayoutCreate(layout, type_of(dtype), (uint64_t)columns, (uint64_t)rows,
@@ -173,6 +192,11 @@ static weft_status describe_all(cuda_matmul *m, weft_error *err)
                      err);
     if (!s)
         s = describe(m, &m->result, p->c, p->m, p->n, !p->turn_a, err);
+    if (!s && p->apart == CUDA_PAIR) { /* as if one lay behind the other */
+        cuda_operands o;
+        cuda_product_lay_out(p, 0, &o);
+        s = set_strides(m, &o, err);
+    }
     return s;
 }
 
@@ -299,7 +323,8 @@ void cuda_matmul_destroy(cuda_matmul *m)
 
 static bool is_aligned(const cuda_operands *o, uint32_t alignment)
 {
-    const uintptr_t bits = (uintptr_t)o->workspace | (uintptr_t)o->a_scale | (uintptr_t)o->b_scale;
+    const uintptr_t bits = (uintptr_t)o->workspace | (uintptr_t)o->a_scale | (uintptr_t)o->b_scale |
+                           (uintptr_t)(o->next_a | o->next_b | o->next_c);
     return ((uintptr_t)o->a | (uintptr_t)o->b | (uintptr_t)o->c) % alignment == 0 &&
            bits % CUDA_PRODUCT_ALIGNMENT == 0;
 }
@@ -313,6 +338,8 @@ weft_status cuda_matmul_launch(const cuda_matmul *m, const weft_queue *queue,
                          "a product's operands do not begin at multiples of %d bytes",
                          (int)alignment_of(&m->product));
     weft_status s = m->product.scaling ? set_scales(m, o->a_scale, o->b_scale, err) : WEFT_OK;
+    if (!s && m->product.apart == CUDA_PAIR)
+        s = set_strides(m, o, err);
     if (!s)
         s = check(&m->products->blas,
                   m->products->blas.cublasLtMatmul(

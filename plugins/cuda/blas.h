@@ -38,9 +38,13 @@ weft_status cuda_blas_open(cuda_blas *blas, const char *library, weft_error *err
  * a's and one of every column by b's. Only operands in 8 bits have any. */
 typedef enum cuda_scaling { CUDA_UNSCALED, CUDA_SCALED, CUDA_SCALED_ROWS } cuda_scaling;
 
+/* Of several products. APART: rows of tokens, which a has and, if a is turned, b, else c, take
+ * turns: one of each product, then the next of each. PAIR: two, anywhere; they share a or, if a is
+ * turned, b, and begin at multiples of CUDA_PRODUCT_ALIGNMENT. */
+typedef enum cuda_apart { CUDA_BEHIND, CUDA_APART, CUDA_PAIR } cuda_apart;
+
 /* A product of row-major matrices: c[m n] = (or +=) a b, a [m k] or, turned, [k m]; b [k n] or
- * [n k]. each: so many such products, one behind the other; 0: one. apart: rows of tokens, which a
- * has and, if a is turned, b, else c, take turns: one of each product, then the next of each.
+ * [n k]. each: so many such products, one behind the other; 0: one. apart: how else they lie.
  * alignment: operands begin at multiples of so many bytes; 0: CUDA_PRODUCT_ALIGNMENT. All that an
  * algorithm is chosen by: made by cuda_product_of or zeroed first, for it is compared as bytes. */
 typedef struct cuda_product {
@@ -48,13 +52,22 @@ typedef struct cuda_product {
     int32_t turn_a, turn_b, accumulate;
     int32_t a, b, c; /* weft_dtype */
     int32_t scaling; /* cuda_scaling */
-    int32_t apart, alignment;
+    int32_t apart;   /* cuda_apart */
+    int32_t alignment;
     int32_t fast; /* sums of products in 8 bits need not be all in f32 */
     int64_t each;
 } cuda_product;
 
+/* Forward, gradients of activations, of weights. */
+typedef enum cuda_kind { CUDA_FORWARD, CUDA_DX, CUDA_DW, CUDA_KINDS } cuda_kind;
+
+/* Of tensors, unscaled. */
+cuda_product cuda_product_make(const weft_tensor *a, const weft_tensor *b, const weft_tensor *c,
+                               cuda_kind kind, bool accumulate);
 /* What linear, linear_dx, linear_dw and float8's of that kind are; unscaled. */
 cuda_product cuda_product_of(const weft_call *call);
+/* Are dtypes and extents what cuBLASLt takes? Of those that are not in 8 bits. */
+bool cuda_product_is_known(const cuda_product *p);
 /* Are the extents what cuBLASLt counts in? */
 bool cuda_product_fits(const cuda_product *p);
 /* There is no term, or no result. */
@@ -79,16 +92,13 @@ typedef struct cuda_matmul {
     struct cuda_matmul *next; /* of products->all */
 } cuda_matmul;
 
-/* Forward, gradients of activations, of weights. */
-enum { CUDA_F8_FORWARD, CUDA_F8_DX, CUDA_F8_DW, CUDA_F8_KINDS };
-
 struct cuda_products {
     cuda_blas blas;
     cublasLtHandle_t handle;
-    const weft_log *log;     /* NULL: nobody is told */
-    bool fast;               /* sums of forward products in 8 bits need not be all in f32 */
-    int narrow;              /* products in 8 bits that are prepared; */
-    int wide[CUDA_F8_KINDS]; /* and those that are widened though they need not be */
+    const weft_log *log;  /* NULL: nobody is told */
+    bool fast;            /* sums of forward products in 8 bits need not be all in f32 */
+    int narrow;           /* products in 8 bits that are prepared; */
+    int wide[CUDA_KINDS]; /* and those that are widened though they need not be */
     cuda_matmul *all;
 };
 
@@ -100,6 +110,7 @@ typedef struct cuda_operands {
     void *c, *workspace;            /* of CUDA_PRODUCT_WORKSPACE bytes */
     const float *a_scale, *b_scale; /* what to multiply by, not what values were multiplied by */
     bool add;                       /* to what is there, whatever the product says */
+    int64_t next_a, next_b, next_c; /* of a pair: bytes from the first to the other, not below 0 */
 } cuda_operands;
 
 /* With the algorithm that heuristics put first. *out NULL: there is none. */

@@ -57,7 +57,7 @@ static cuda_product narrow_of(const weft_call *call)
 static int kind_of(const weft_call *call)
 {
     const cuda_product p = cuda_product_of(call);
-    return p.turn_a ? CUDA_F8_DW : p.turn_b ? CUDA_F8_FORWARD : CUDA_F8_DX;
+    return p.turn_a ? CUDA_DW : p.turn_b ? CUDA_FORWARD : CUDA_DX;
 }
 
 static bool is_narrow(const cuda_product *p)
@@ -298,16 +298,15 @@ void cuda_f8_products_tell(const cuda_products *products)
                        "float8: %d kinds of products are multiplied in 8 bits, %d are widened to "
                        "bf16, which costs more than bf16 does: %d forward, %d of activations' "
                        "gradients, %d of weights' gradients",
-                       products->narrow, n, wide[CUDA_F8_FORWARD], wide[CUDA_F8_DX],
-                       wide[CUDA_F8_DW]);
+                       products->narrow, n, wide[CUDA_FORWARD], wide[CUDA_DX], wide[CUDA_DW]);
 }
 
 int cuda_f8_products_count(const cuda_products *products, weft_report *list)
 {
     static const char *const names[] = {"float8.narrow", "float8.widened_forward",
                                         "float8.widened_dx", "float8.widened_dw"};
-    const int n[] = {products->narrow, products->wide[CUDA_F8_FORWARD], products->wide[CUDA_F8_DX],
-                     products->wide[CUDA_F8_DW]};
+    const int n[] = {products->narrow, products->wide[CUDA_FORWARD], products->wide[CUDA_DX],
+                     products->wide[CUDA_DW]};
     for (int i = 0; i < 4; i++)
         list[i] = (weft_report){names[i], n[i]};
     return n[0] + n[1] + n[2] + n[3] ? 4 : 0;
@@ -319,7 +318,7 @@ static weft_status prepare(const weft_call *call, cuda_products *products, f8_pr
     cuda_product p = narrow_of(call), wide = cuda_product_of(call);
     weft_status s = WEFT_OK;
     f->given = wide;
-    p.fast = products->fast && kind_of(call) == CUDA_F8_FORWARD;
+    p.fast = products->fast && kind_of(call) == CUDA_FORWARD;
     wide.a = wide.b = WEFT_BF16;
     if (!emulates(call, "yes") && is_narrow(&p))
         s = cuda_matmul_create(products, &p, &f->matmul, err);

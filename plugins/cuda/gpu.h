@@ -111,6 +111,7 @@ struct weft_queue {
     bool dnn_planned;         /* attention has memory for it */
     bool dnn_must;            /* and is its, else only if it is there */
     double dnn_rate;          /* times as fast as ours, on the GPU that is planned for */
+    bool pairs;               /* two products of one x may be one launch */
     bool loads;               /* products are launched once before the first step, see timing.c */
     bool planned;             /* it is said for which GPU: */
     bool narrow, narrow_rows; /* the GPU that is planned for multiplies values in 8 bits, and by a
@@ -263,6 +264,15 @@ weft_kernel_work cuda_each_work(const weft_call *call);
 weft_status cuda_each_prepare(const weft_call *call, void **state, weft_error *err);
 void cuda_each_release(void *state);
 weft_status cuda_each_launch(const weft_call *call, weft_error *err);
+
+/* linear_pair and linear_pair_dw (product_pair.c). */
+bool cuda_pair_accepts(const weft_call *call);
+size_t cuda_pair_workspace(const weft_call *call);
+size_t cuda_pair_loads(const weft_call *call);
+weft_kernel_work cuda_pair_work(const weft_call *call);
+weft_status cuda_pair_prepare(const weft_call *call, void **state, weft_error *err);
+void cuda_pair_release(void *state);
+weft_status cuda_pair_launch(const weft_call *call, weft_error *err);
 
 /* ---- experts (ops_experts.c, product_grouped.c) ---- */
 

@@ -85,6 +85,14 @@ enum { PRIORITY = 10 };
                            .launch = cuda_each_launch                                              \
     }
 
+#define PAIR(name_, accumulates_)                                                                  \
+    {                                                                                              \
+        HEAD(name_, accumulates_), .accepts = cuda_pair_accepts, .workspace = cuda_pair_workspace, \
+                                   .work = cuda_pair_work, .loads = cuda_pair_loads,               \
+                                   .prepare = cuda_pair_prepare, .release = cuda_pair_release,     \
+                                   .launch = cuda_pair_launch                                      \
+    }
+
 #define F8_PRODUCT(name_)                                                                          \
     {                                                                                              \
         HEAD(name_, true), .accepts = cuda_f8_product_accepts,                                     \
@@ -137,6 +145,8 @@ const weft_kernel cuda_kernels[] = {
     PRODUCT(linear),
     PRODUCT(linear_dx),
     PRODUCT(linear_dw),
+    PAIR(linear_pair, false),
+    PAIR(linear_pair_dw, true),
     EACH(linear_each),
     EACH(linear_each_dx),
     EACH(linear_each_dw),

@@ -54,6 +54,7 @@ plugins_cuda_libweftcuda_la_SOURCES = \
 	plugins/cuda/product.c \
 	plugins/cuda/product_each.c \
 	plugins/cuda/product_grouped.c \
+	plugins/cuda/product_pair.c \
 	plugins/cuda/driver.c \
 	plugins/cuda/blas.h \
 	plugins/cuda/choices.h \

@@ -57,6 +57,14 @@ static const weft_param params[] = {
      .choices = (const char *const[]){"heuristic", "timed", NULL},
      .help = "How algorithms of matrix products are chosen: by cuBLASLt's heuristics; or by timing "
              "those that it puts first, once, and keeping the fastest in the user's cache folder."},
+    {.name = "pairs",
+     .type = WEFT_PARAM_CHOICE,
+     .value = "no",
+     .choices = (const char *const[]){"no", "yes", NULL},
+     .help =
+         "yes: where the plugin join is listed, two products of one x with weights of one shape "
+         "(gate and up, k and v) are one launch, and their weights' gradients another; no GPU "
+         "has measured whether that is faster."},
     {.name = "attention",
      .type = WEFT_PARAM_CHOICE,
      .value = "auto",
@@ -116,6 +124,7 @@ static weft_status cuda_create(void *self, weft_error *err)
     for (int i = 0; i < CUDA_QUEUES; i++) {
         c->queues[i].careful = weft_params_is(host->params, "graphs", "check");
         c->queues[i].loads = host->ranks > 1;
+        c->queues[i].pairs = weft_params_is(host->params, "pairs", "yes");
         c->queues[i].planned = c->gpu.rates.name != NULL;
         c->queues[i].dnn_planned = !c->own && !c->plain;
         c->queues[i].dnn_must = c->must;

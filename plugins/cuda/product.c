@@ -20,15 +20,15 @@ static bool ends_with(const char *text, const char *end)
     return n >= m && strcmp(text + n - m, end) == 0;
 }
 
-cuda_product cuda_product_of(const weft_call *call)
+cuda_product cuda_product_make(const weft_tensor *a, const weft_tensor *b, const weft_tensor *c,
+                               cuda_kind kind, bool accumulate)
 {
-    const weft_tensor *a = &call->ins[0], *b = &call->ins[1];
-    int shared = (a->n_dims + b->n_dims - call->outs[0].n_dims) / 2;
+    int shared = (a->n_dims + b->n_dims - c->n_dims) / 2;
     cuda_product p = {.a = (int32_t)a->dtype,
                       .b = (int32_t)b->dtype,
-                      .c = (int32_t)call->outs[0].dtype,
-                      .accumulate = call->accumulate};
-    if (ends_with(call->op->name, "linear_dw")) { /* dy^T x */
+                      .c = (int32_t)c->dtype,
+                      .accumulate = accumulate};
+    if (kind == CUDA_DW) { /* dy^T x */
         p.m = extent(a, shared, a->n_dims);
         p.n = extent(b, shared, b->n_dims);
         p.k = extent(a, 0, shared);
@@ -38,9 +38,19 @@ cuda_product cuda_product_of(const weft_call *call)
     int left = a->n_dims - shared;
     p.m = extent(a, 0, left);
     p.k = extent(a, left, a->n_dims);
-    p.turn_b = !ends_with(call->op->name, "linear_dx"); /* x w^T, or dy w */
+    p.turn_b = kind == CUDA_FORWARD; /* x w^T, or dy w */
     p.n = p.turn_b ? extent(b, 0, b->n_dims - shared) : extent(b, shared, b->n_dims);
     return p;
+}
+
+cuda_product cuda_product_of(const weft_call *call)
+{
+    const char *op = call->op->name;
+    return cuda_product_make(&call->ins[0], &call->ins[1], &call->outs[0],
+                             ends_with(op, "linear_dw")   ? CUDA_DW
+                             : ends_with(op, "linear_dx") ? CUDA_DX
+                                                          : CUDA_FORWARD,
+                             call->accumulate);
 }
 
 bool cuda_product_fits(const cuda_product *p)
@@ -48,11 +58,16 @@ bool cuda_product_fits(const cuda_product *p)
     return p->m < INT32_MAX && p->n < INT32_MAX && p->k < INT32_MAX && p->each < INT32_MAX;
 }
 
+bool cuda_product_is_known(const cuda_product *p)
+{
+    return p->a == p->b && (p->a == WEFT_BF16 || p->a == WEFT_F32) &&
+           (p->c == p->a || p->c == WEFT_F32) && cuda_product_fits(p);
+}
+
 bool cuda_product_accepts(const weft_call *call)
 {
-    cuda_product p = cuda_product_of(call);
-    return p.a == p.b && (p.a == WEFT_BF16 || p.a == WEFT_F32) && (p.c == p.a || p.c == WEFT_F32) &&
-           cuda_product_fits(&p);
+    const cuda_product p = cuda_product_of(call);
+    return cuda_product_is_known(&p);
 }
 
 /* What heuristics may choose is not known without a GPU: its bound is. */
@@ -65,7 +80,8 @@ size_t cuda_product_workspace(const weft_call *call)
 void cuda_product_print(const cuda_product *p, weft_text *text)
 {
     if (p->each)
-        weft_text_print(text, "%lld times ", (long long)p->each);
+        weft_text_print(text, "%lld times %s", (long long)p->each,
+                        p->apart == CUDA_PAIR ? "(of one x) " : "");
     weft_text_print(text, "[%lld %lld] x [%lld %lld] of %s", (long long)p->m, (long long)p->k,
                     (long long)p->k, (long long)p->n, weft_dtype_name((weft_dtype)p->a));
     if (p->a != p->b)
@@ -119,6 +135,18 @@ static size_t align(int64_t elements, size_t size)
     return (bytes + CUDA_PRODUCT_ALIGNMENT - 1) / CUDA_PRODUCT_ALIGNMENT * CUDA_PRODUCT_ALIGNMENT;
 }
 
+/* Of all products' operands of one kind; *next: from one to the other of a pair, unless they
+ * share it. */
+static size_t bytes_of(const cuda_product *p, int64_t elements, int32_t dtype, bool shared,
+                       int64_t *next)
+{
+    const size_t size = weft_dtype_size((weft_dtype)dtype), one = align(elements, size);
+    *next = p->apart == CUDA_PAIR && !shared ? (int64_t)one : 0;
+    if (p->apart == CUDA_PAIR)
+        return shared ? one : 2 * one;
+    return align(cuda_product_count(p) * elements, size);
+}
+
 static void *pointer(CUdeviceptr at)
 {
     return (void *)(uintptr_t)at;
@@ -126,10 +154,10 @@ static void *pointer(CUdeviceptr at)
 
 size_t cuda_product_lay_out(const cuda_product *p, CUdeviceptr at, cuda_operands *out)
 {
-    const int64_t count = cuda_product_count(p);
-    size_t a = align(count * p->m * p->k, weft_dtype_size((weft_dtype)p->a));
-    size_t b = a + align(count * p->k * p->n, weft_dtype_size((weft_dtype)p->b));
-    size_t c = b + align(count * p->m * p->n, weft_dtype_size((weft_dtype)p->c));
+    int64_t next_a, next_b, next_c;
+    size_t a = bytes_of(p, p->m * p->k, p->a, !p->turn_a, &next_a);
+    size_t b = a + bytes_of(p, p->k * p->n, p->b, p->turn_a, &next_b);
+    size_t c = b + bytes_of(p, p->m * p->n, p->c, false, &next_c);
     size_t a_scale = c + align(p->m, sizeof(float));
     size_t b_scale = a_scale + align(p->n, sizeof(float));
     *out = (cuda_operands){.a = pointer(at),
@@ -137,7 +165,10 @@ size_t cuda_product_lay_out(const cuda_product *p, CUdeviceptr at, cuda_operands
                            .c = pointer(at + b),
                            .a_scale = pointer(at + c),
                            .b_scale = pointer(at + a_scale),
-                           .workspace = pointer(at + b_scale)};
+                           .workspace = pointer(at + b_scale),
+                           .next_a = next_a,
+                           .next_b = next_b,
+                           .next_c = next_c};
     return b_scale + CUDA_PRODUCT_WORKSPACE;
 }
 

@@ -117,7 +117,7 @@ def trials(kit, program, test, **environment):
 
 
 # These look at files and refusals of the fake's GPUs.
-ON_THE_HOST = ("test_kept_choices", "test_no_emulation", "test_others_are_refused")
+ON_THE_HOST = ("test_kept_choices", "test_no_emulation", "test_others_are_refused", "test_order_of_pairs")
 
 
 def tests_of(kit, program):

@@ -236,6 +236,20 @@ static bool fits_f8(const product *p)
            (p->d.type == CUDA_R_16BF || p->d.type == CUDA_R_32F);
 }
 
+/* From one matrix to the next: as a tensor map has it, in bytes, so not below 0. */
+static bool is_stride(const layout *l)
+{
+    const int64_t size = (int64_t)size_of(l->type), most = (int64_t)1 << 40;
+    return l->count == 1 || (l->next >= 0 && l->next < most / size);
+}
+
+/* Results that lie in each other would be of whoever comes last. */
+static bool is_apart(const layout *l)
+{
+    const int64_t all = (int64_t)(l->columns - 1) * l->step + (int64_t)l->rows;
+    return l->count == 1 || l->next >= all || l->next * l->count <= l->step;
+}
+
 /* Do the extents fit, and the dtypes as cuBLASLt has them? */
 static bool fits(const product *p)
 {
@@ -244,8 +258,8 @@ static bool fits(const product *p)
         (tb ? p->b.rows : p->b.columns) != p->d.columns ||
         (ta ? p->a.rows : p->a.columns) != (tb ? p->b.columns : p->b.rows) ||
         p->a.step < (int64_t)p->a.rows || p->b.step < (int64_t)p->b.rows ||
-        p->d.step < (int64_t)p->d.rows || p->a.count != p->d.count || p->b.count != p->d.count ||
-        p->d.count < 1)
+        p->d.step < (int64_t)p->d.rows || !is_stride(&p->a) || !is_stride(&p->b) ||
+        !is_stride(&p->d) || p->a.count != p->d.count || p->b.count != p->d.count || p->d.count < 1)
         return false;
     if (is_f8(p->a.type))
         return p->d.count == 1 && fits_f8(p);
@@ -425,10 +439,15 @@ static void run(const void *what)
     free(x.left);
 }
 
+/* Each matrix by itself: they may lie in memory of several allocations. */
 static bool reaches(const void *data, const layout *l)
 {
-    uint64_t elements = place(l, l->count - 1, l->rows - 1, l->columns - 1) + 1;
-    return fake_owns(data, elements * size_of(l->type));
+    const uint64_t size = size_of(l->type),
+                   bytes = (place(l, 0, l->rows - 1, l->columns - 1) + 1) * size;
+    for (int32_t i = 0; i < l->count; i++)
+        if (!fake_owns((const char *)data + (uint64_t)i * (uint64_t)l->next * size, bytes))
+            return false;
+    return true;
 }
 
 /* What the library would crash on, or read beside. */
@@ -438,6 +457,7 @@ static const char *find_wrong(const product *p, size_t workspace_bytes, uint64_t
     const bool rows = p->how.a_mode == CUBLASLT_MATMUL_MATRIX_SCALE_OUTER_VEC_32F;
     const float *a = p->how.a_scale, *b = p->how.b_scale;
     return !fits(p)                        ? "there is no such product"
+           : !is_apart(&p->d)              ? "results of a batch lie in each other"
            : bits % alignment              ? "operands are not where the algorithm wants them"
            : workspace_bytes < WORKSPACE   ? "there is too little workspace"
            : (uintptr_t)p->workspace % 256 ? "the workspace is no multiple of 256 bytes"

@@ -98,6 +98,7 @@ static void address(const trial *t, int variant_number, int repeat, weft_call *c
                          .functions = fake_functions(),
                          .products = &products,
                          .stream = fake_stream(),
+                         .pairs = true,
                          .dnn = is_by_dnn(t, variant_number) ? open_dnn() : NULL,
                          .dnn_planned = is_by_dnn(t, variant_number)};
     products.fast = getenv("WEFT_TEST_FAST_SUMS") != NULL;

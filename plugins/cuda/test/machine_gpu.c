@@ -192,10 +192,10 @@ static const char *variant(const trial *t, int i)
     return i == 0 ? "on the GPU" : is_by_dnn(t, i) ? "by cuDNN" : NULL;
 }
 
+/* Of a pair it is where operands lie that says how many launches there are, and so which bits. */
 static int repeats(const trial *t)
 {
-    (void)t;
-    return 2;
+    return t->op->flags & WEFT_OP_PAIR ? 1 : 2;
 }
 
 /* Matrix instructions of Hopper align 32 products in 8 bits to the largest and keep 13 bits of each
@@ -217,6 +217,7 @@ static void address(const trial *t, int variant_number, int repeat, weft_call *c
     open_gpu();
     gpu.queue.dnn = is_by_dnn(t, variant_number) ? gpu.dnn : NULL;
     gpu.queue.dnn_planned = gpu.queue.dnn;
+    gpu.queue.pairs = true;
     cuda_products_hurry(gpu.products, getenv("WEFT_TEST_FAST_SUMS") != NULL);
     call->queue = &gpu.queue;
 }

@@ -11,6 +11,7 @@
 #include "choices.h"
 #include "trial_ops.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -266,6 +267,155 @@ static void test_others_are_refused(void **state)
     trial_release(&t);
 }
 
+/* ---- pairs: two products of one x ---- */
+
+/* Of a gradient of weights x has the columns, else m is x's rows and n the weights'. */
+static void make_pair(trial *t, const char *op, const int64_t *sizes, weft_dtype in, weft_dtype out)
+{
+    const int64_t m = sizes[0], n = sizes[1], k = sizes[2];
+    const bool dw = strcmp(op, "linear_pair_dw") == 0;
+    trial_init(t, op);
+    t->product = true;
+    t->tolerance = 1e-5;
+    trial_in(t, in, 1, SIZES(1, m, k));
+    for (uint64_t i = 2; i < 4; i++)
+        trial_in(t, in, i, dw ? SIZES(1, m, n) : SIZES(n, k));
+    for (int i = 0; i < 2; i++)
+        trial_out(t, out, dw ? SIZES(n, k) : SIZES(1, m, n));
+}
+
+static void test_pairs(void **state)
+{
+    static const int64_t sizes[][3] = {{1, 1, 1}, {3, 17, 5}, {65, 40, 129}, {1, 70, 64},
+                                       {0, 4, 4}, {4, 0, 4},  {4, 5, 0}};
+    (void)state;
+    EACH(name, op, "linear_pair", "linear_pair_dw")
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+        for (int dtypes = 0; dtypes < 3; dtypes++) {
+            trial t;
+            make_pair(&t, op, sizes[i], dtypes ? WEFT_BF16 : WEFT_F32,
+                      dtypes == 1 ? WEFT_BF16 : WEFT_F32);
+            trial_check(&t);
+        }
+}
+
+static int launched;
+static __typeof__(cublasLtMatmul) *matmul;
+
+static cublasStatus_t count(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc, const void *alpha,
+                            const void *a, cublasLtMatrixLayout_t a_layout, const void *b,
+                            cublasLtMatrixLayout_t b_layout, const void *beta, const void *c,
+                            cublasLtMatrixLayout_t c_layout, void *d,
+                            cublasLtMatrixLayout_t d_layout, const cublasLtMatmulAlgo_t *algorithm,
+                            void *workspace, size_t bytes, cudaStream_t stream)
+{
+    launched++;
+    return matmul(handle, desc, alpha, a, a_layout, b, b_layout, beta, c, c_layout, d, d_layout,
+                  algorithm, workspace, bytes, stream);
+}
+
+/* Operands and results at these places of one block of memory; how many launches that was. */
+static int launch_at(trial *t, const int *places, bool accumulate)
+{
+    enum { PLACE = 4096, PLACES = 6 };
+    weft_tensor *all[] = {&t->ins[1], &t->ins[2], &t->outs[0], &t->outs[1]};
+    weft_tensor want[MOST_TENSORS];
+    void *kept[4];
+    weft_error err = {0};
+    weft_call call = {.op = t->op,
+                      .n_ins = 3,
+                      .n_outs = 2,
+                      .ins = t->ins,
+                      .outs = t->outs,
+                      .accumulate = accumulate};
+    char *block = weft_alloc_aligned(256, PLACE * PLACES);
+    trial_plain(t, accumulate, want);
+    for (int i = 0; i < 4; i++) {
+        kept[i] = all[i]->data;
+        all[i]->data = block + PLACE * places[i];
+        memcpy(all[i]->data, kept[i],
+               (size_t)weft_tensor_count(all[i]) * weft_dtype_size(all[i]->dtype));
+    }
+    machine.address(t, 0, 0, &call);
+    matmul = call.queue->products->blas.cublasLtMatmul;
+    call.queue->products->blas.cublasLtMatmul = count;
+    assert_int_equal(t->kernel->prepare(&call, &call.state, &err), WEFT_OK);
+    call.workspace_bytes = t->kernel->workspace(&call);
+    call.workspace = weft_alloc_aligned(256, call.workspace_bytes);
+    launched = 0;
+    assert_int_equal(t->kernel->launch(&call, &err), WEFT_OK);
+    call.queue->products->blas.cublasLtMatmul = matmul;
+    t->kernel->release(call.state);
+    for (int r = 0; r < 2; r++)
+        for (int64_t i = 0; i < weft_tensor_count(&want[r]); i++)
+            assert_true(fabs(weft_tensor_get(&t->outs[r], i) - weft_tensor_get(&want[r], i)) <
+                        1e-3);
+    for (int i = 0; i < 4; i++)
+        all[i]->data = kept[i];
+    trial_free_outs(t, want);
+    weft_free_aligned(call.workspace);
+    weft_free_aligned(block);
+    weft_error_release(&err);
+    return launched;
+}
+
+/* One launch where operands and results lie in one order, however far apart; else two. */
+static void test_order_of_pairs(void **state)
+{
+    static const struct {
+        int places[4], launches;
+    } cases[] = {{{0, 1, 2, 3}, 1}, {{4, 2, 3, 1}, 1}, {{0, 5, 3, 4}, 1},
+                 {{3, 0, 5, 1}, 1}, {{1, 0, 2, 3}, 2}, {{0, 3, 2, 1}, 2}};
+    (void)state;
+    EACH(name, op, "linear_pair", "linear_pair_dw")
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        for (int accumulate = 0; accumulate < 2; accumulate++) {
+            trial t;
+            make_pair(&t, op, (const int64_t[]){9, 12, 20}, WEFT_F32, WEFT_F32);
+            assert_int_equal(launch_at(&t, cases[i].places, accumulate), cases[i].launches);
+            trial_release(&t);
+        }
+}
+
+/* Weights of two shapes are no pair, nor is any where nobody asked for pairs. */
+static void test_what_is_a_pair(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 4; i++) {
+        trial t;
+        weft_queue queue = {.pairs = i != 1};
+        make_pair(&t, "linear_pair", (const int64_t[]){8, 8, 8}, WEFT_BF16, WEFT_BF16);
+        weft_call call = {
+            .op = t.op, .n_ins = 3, .n_outs = 2, .ins = t.ins, .outs = t.outs, .queue = &queue};
+        if (i == 2)
+            t.ins[2].size[0] = t.outs[1].size[2] = 4;
+        if (i == 3)
+            t.outs[1].dtype = WEFT_F32;
+        assert_int_equal(t.kernel->accepts(&call), i == 0);
+        trial_release(&t);
+    }
+}
+
+/* x is read twice, and written to what is there already is read, too; one launch. */
+static void test_work_of_pairs(void **state)
+{
+    (void)state;
+    for (int dw = 0; dw < 2; dw++) {
+        trial t;
+        make_pair(&t, dw ? "linear_pair_dw" : "linear_pair", (const int64_t[]){8, 24, 16},
+                  WEFT_BF16, WEFT_F32);
+        const weft_call call = {
+            .op = t.op, .n_ins = 3, .n_outs = 2, .ins = t.ins, .outs = t.outs, .accumulate = dw};
+        const weft_kernel_work work = t.kernel->work(&call);
+        assert_int_equal(work.launches, 1);
+        assert_int_equal(work.dtype, WEFT_BF16);
+        assert_true(work.bytes == 2 * (8 * 16 * 2 + (dw ? 8 * 24 * 2 + 2 * 24 * 16 * 4
+                                                        : 24 * 16 * 2 + 8 * 24 * 4)));
+        assert_true(t.op->flops(&call) == 2 * 2.0 * 8 * 24 * 16);
+        trial_release(&t);
+    }
+}
+
 /* ---- NVIDIA's own library ---- */
 
 static bool open_blas(cuda_blas *blas)
@@ -342,12 +492,14 @@ static void test_descriptions(void **state)
         print_message("there is no cuBLASLt 13 to ask\n");
         return;
     }
-    for (unsigned i = 0; i < 4 * sizeof kinds / sizeof *kinds; i++) {
+    for (unsigned i = 0; i < 8 * sizeof kinds / sizeof *kinds; i++) {
         cuda_product p = {.m = 48, .n = 32, .k = 64, .turn_a = i & 1, .turn_b = i >> 1 & 1};
         cuda_matmul *m;
-        p.a = p.b = kinds[i / 4].ab;
-        p.c = kinds[i / 4].c;
-        p.scaling = kinds[i / 4].scaling;
+        p.a = p.b = kinds[i / 8].ab;
+        p.c = kinds[i / 8].c;
+        p.scaling = kinds[i / 8].scaling;
+        p.each = i & 4 ? 2 : 0;
+        p.apart = i & 4 ? CUDA_PAIR : CUDA_BEHIND;
         p.fast = p.scaling != CUDA_UNSCALED;
         assert_int_equal(cuda_matmul_create(&products, &p, &m, &err), WEFT_ERR_RUN);
         assert_non_null(strstr(weft_error_text(&err), "cublasLtMatmulAlgoGetHeuristic"));
@@ -404,7 +556,7 @@ static void test_kept_choices(void **state)
                                          .c = WEFT_F32,
                                          .scaling = CUDA_SCALED_ROWS,
                                          .accumulate = i % 2,
-                                         .apart = 1,
+                                         .apart = i,
                                          .alignment = 16,
                                          .fast = i % 2,
                                          .each = 3 * i};
@@ -438,6 +590,10 @@ int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         TRIAL_PRODUCTS,
+        cmocka_unit_test(test_pairs),
+        cmocka_unit_test(test_order_of_pairs),
+        cmocka_unit_test(test_what_is_a_pair),
+        cmocka_unit_test(test_work_of_pairs),
         cmocka_unit_test(test_values_in_8_bits),
         cmocka_unit_test(test_exact),
         cmocka_unit_test(test_no_emulation),
