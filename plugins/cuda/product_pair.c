@@ -13,6 +13,7 @@
 typedef struct pair {
     cuda_matmul *both; /* NULL: cuBLASLt has no algorithm for it */
     cuda_matmul *one;
+    bool dw;
 } pair;
 
 static const int64_t most_stride = (int64_t)1 << 40;
@@ -96,6 +97,7 @@ weft_status cuda_pair_prepare(const weft_call *call, void **state, weft_error *e
     pair *p = *state = weft_alloc_zero(1, sizeof *p);
     if (!p)
         return weft_fail_memory(err);
+    p->dw = is_dw(call);
     s = cuda_matmul_create(products, &one, &p->one, err);
     if (!s && !p->one)
         s = cuda_product_none(&one, call->op->name, err);
@@ -126,7 +128,7 @@ static int first_of(const weft_call *call)
 
 static cuda_operands operands_of(const weft_call *call, int i)
 {
-    const bool dw = is_dw(call);
+    const bool dw = ((const pair *)call->state)->dw;
     return (cuda_operands){.a = call->ins[dw ? 1 + i : 0].data,
                            .b = call->ins[dw ? 0 : 1 + i].data,
                            .c = call->outs[i].data,

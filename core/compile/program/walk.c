@@ -7,8 +7,7 @@
 enum { FIRST, AHEAD, BODY, BEHIND, OVER, PHASES };
 enum { NONE = -1 };
 
-/* Is what it enqueues the same whenever it is at the same places in memory? communicates:
- * collectives may be kept, too. */
+/* Is what it enqueues the same at the same places in memory? communicates: of collectives, too. */
 static bool repeats(const weft_instruction *in, bool communicates)
 {
     switch (in->kind) {
