@@ -26,8 +26,9 @@ weft_status nccl_connect_all(group *g, weft_error *err)
     return WEFT_OK;
 }
 
-bool nccl_is_idle(transport *t)
+bool nccl_is_idle(transport *t, const group *g)
 {
+    (void)g;
     (void)t;
     return true;
 }
