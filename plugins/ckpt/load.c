@@ -311,9 +311,10 @@ static weft_status try_one(ckpt *self, const weft_state_view *state, const candi
         weft_log_print(self->host->log, WEFT_LOG_WARN,
                        "%s cannot be used: %s; looking for the one before it", c->path,
                        weft_text_get(&text));
-    else if (s && whose >= 0 && own)
+    const bool ends = s && whose >= 0 && !*next;
+    if (ends && own)
         weft_error_move(err, &mine, WEFT_OK, WEFT_NOWHERE, "%s", "");
-    else if (s && whose >= 0)
+    else if (ends)
         weft_fail(err, WEFT_ERR_PEER, WEFT_NOWHERE, "rank %d: %s", whose, weft_text_get(&text));
     if (!s && !c->weights) {
         *progress = l.manifest.progress;
