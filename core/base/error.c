@@ -69,12 +69,12 @@ void weft_error_move(weft_error *to, weft_error *from, weft_status status, weft_
 {
     va_list args;
     va_start(args, format);
-    char *words = weft_vformat(format, args);
+    char *words = from->n_items ? weft_vformat(format, args) : NULL;
     va_end(args);
     for (int i = 0; i < from->n_items && words; i++)
         weft_fail(to, status ? status : from->items[i].status, at, "%s%s", words,
                   from->items[i].text);
-    if (from->out_of_memory || !words)
+    if (from->out_of_memory || (from->n_items && !words))
         weft_fail_memory(to);
     weft_free(words);
     weft_error_release(from);

@@ -79,6 +79,10 @@ static void errors_move(void **state)
         assert_int_equal(from.n_items, 0);
         weft_error_release(&full);
     }
+    weft_alloc_fail_at(1); /* of nothing, nothing is made */
+    weft_error_move(&from, &(weft_error){0}, WEFT_OK, WEFT_NOWHERE, "x: ");
+    weft_alloc_fail_at(0);
+    assert_int_equal(weft_error_status(&from), WEFT_OK);
     weft_error_move(NULL, &to, WEFT_OK, WEFT_NOWHERE, "nobody listens: ");
     assert_null(to.items);
 }

@@ -130,7 +130,7 @@ static void test_tables(void **state)
         "op 'half_op' has no plain kernel",
         "op 'half_op' is declared twice",
         "op 'half_op' has neither rule nor make_rule",
-        "op 'odd_op' has the unknown flags 0x40000",
+        "op 'odd_op' has the unknown flags 0x80000",
         "op 'odd_op' has a flag of weft's own: of parameters",
         "op 'odd_op' is of family ''",
         "op 'twice_op' says its gradient twice, in grad and in",

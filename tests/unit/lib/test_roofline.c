@@ -327,13 +327,18 @@ static void tasks_go_on_beside_each_other(void **state)
     c.boundaries[0].n_waits = 0;
     assert_seconds(run(&c), 35);
     assert_seconds(c.when[b][1].start, 18);
-    /* each begins and ends on the first queue */
+    /* nobody waits longer for what is kept of the first queue */
+    add_zeros(&c, f, 0, 0);
+    add_zeros(&c, b, 0, 0);
     c.r.captures = true;
+    assert_seconds(run(&c), 35);
+    /* what is kept of several begins and ends with all in step, whatever it waits for */
+    c.r.captures_sent = true;
     assert_seconds(run(&c), 30 + 12);
-    /* ... and when it has communicated, goes on beside the next as any other */
-    c.lists[f][1].kind = WEFT_COPY;
-    c.lists[f][1].fetch = true;
-    assert_seconds(run(&c), 30 + 12);
+    assert_seconds(c.when[b][2].start, 30);
+    /* ... but not what is looked at */
+    c.lists[f][1].fetch = c.lists[b][2].fetch = true;
+    assert_seconds(run(&c), 35);
 }
 
 /* Behind the next task all of a body is done: 40 s are sent in the first, and nobody needs them. */
