@@ -46,6 +46,8 @@ typedef struct transport {
     comm *world;
     atomic_bool left; /* whoever sets it ends all waiting */
     bool grouped;     /* calls are begun when the group of calls ends */
+    int channels;     /* that this rank has */
+    bool warned;      /* of hardware connections that are too few for them */
     char *scratch;    /* NCCL_SCRATCH_BYTES of the device, for exact sums and maxima */
     weft_queue *scratch_of[NCCL_SCRATCH_QUEUES]; /* whose part; NULL: nobody's yet */
 } transport;

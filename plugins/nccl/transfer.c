@@ -9,6 +9,8 @@
  * them. */
 #include "nccl.h"
 
+#include <stdlib.h>
+
 struct weft_request {
     group *group;
     channel *channel;
@@ -33,6 +35,23 @@ static weft_status greet(group *g, const channel *c, bool sends, weft_error *err
     return nccl_settle(g->t, g, c->of, result, "two ranks cannot be connected", err);
 }
 
+/* The device's own are four, and one fills memory that is new. */
+static void warn_of_connections(transport *t)
+{
+    enum { STREAMS = 5 };
+    const char *set = getenv("CUDA_DEVICE_MAX_CONNECTIONS");
+    const int most = set ? atoi(set) : 0;
+    t->channels++;
+    if (t->warned || most <= 0 || t->channels + STREAMS <= most)
+        return;
+    t->warned = true;
+    weft_log_print(t->host->log, WEFT_LOG_WARN,
+                   "nccl: rank %d: CUDA_DEVICE_MAX_CONNECTIONS = %d is less than this run has "
+                   "streams; where two sends are under way between two stages of a pipeline, ranks "
+                   "may wait for each other for ever; leave it unset",
+                   t->host->rank, most);
+}
+
 /* Of each group those two ranks share a color, and all others make none. */
 weft_status nccl_connect(void *self, void *handle, int from, int to, weft_error *err)
 {
@@ -49,6 +68,7 @@ weft_status nccl_connect(void *self, void *handle, int from, int to, weft_error 
     channel *c = sends ? &g->to[to] : &g->from[from];
     c->of = of;
     c->peer = sends ? 1 : 0;
+    warn_of_connections(t);
     s = t->device->queue_create(t->device_self, &c->queue, err);
     return s ? s : greet(g, c, sends, err);
 }

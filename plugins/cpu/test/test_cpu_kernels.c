@@ -29,8 +29,8 @@ static bool has_kernel(const char *op)
 
 static void test_every_op_has_a_kernel(void **state)
 {
-    /* Single numbers, what lowering replaces, where maxima begin, once a step or a micro-batch, what
-     * is joined for GPUs alone. */
+    /* Single numbers, what lowering replaces, where maxima begin, once a step or a micro-batch,
+     * what is joined for GPUs alone. */
     static const char *const plain_only[] = {
         "constant", "reciprocal", "sqrt",  "clip",  "gather",      "redistribute",
         "lowest",   "angles",     "fetch", "evict", "linear_pair", "linear_pair_dw"};
