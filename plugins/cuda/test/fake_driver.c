@@ -130,7 +130,8 @@ static void run_launch(const void *what)
     const char *skipped = getenv("WEFT_FAKE_CUDA_SKIP"), *wrong = NULL;
     if (++fake.launches == fake_number("WEFT_FAKE_CUDA_FAULT", 0))
         wrong = "this launch fails, as it was told to";
-    else if (fake.stuck == CUDA_SUCCESS && !(skipped && strcmp(skipped, l->f->name) == 0))
+    else if (fake.stuck == CUDA_SUCCESS && !fake.astray &&
+             !(skipped && strcmp(skipped, l->f->name) == 0))
         wrong = emulate_run(&e);
     if (!wrong || fake.stuck != CUDA_SUCCESS)
         return;

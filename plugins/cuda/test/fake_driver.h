@@ -23,7 +23,8 @@ typedef struct fake_state {
     long most_windows, early_streams; /* that were made */
     long products[3];                 /* by algorithm */
     bool idle;                        /* nothing is computed */
-    long enqueued;                    /* kernels and products */
+    bool astray;   /* a communicator was aborted: what kernels behind it read is anything */
+    long enqueued; /* kernels and products */
     double told_s; /* processor time of the threads that enqueued them, from the first task's end,
                       without what streams did */
     long dnn, attentions; /* cuDNN's handles and descriptors, alive; graphs of it that were run */

@@ -253,7 +253,7 @@ EXPORT int ncclCommAbort(comm *c)
     snprintf(name, sizeof name, "%s.gone.%d", c->path, c->me);
     fake_write(name, &h, NULL, 0);
     pthread_mutex_lock(&fake.lock);
-    c->aborted = true;
+    c->aborted = fake.astray = true;
     c->next = kept;
     kept = c;
     fake.communicators--;
