@@ -9,8 +9,6 @@
  * transfers in that way, but for each transfer by itself. */
 #include "execute/streams.h"
 
-#include <weft/random.h>
-
 /* ---- life ---- */
 
 static int count_queues(const weft_plan *plan)
@@ -220,16 +218,7 @@ weft_status weft_streams_uploaded(weft_run *run, const weft_lowered *l, weft_err
     return q && q->reads_beside[l->graph->config.mode] ? weft_streams_join(run, err) : WEFT_OK;
 }
 
-/* ---- spans that the device keeps ---- */
-
-/* The same for the same places in memory: those of inputs and other values that lie in slots. What
- * a span waits for, and who waits for it, lies outside: it has no events in common with them. */
-static uint64_t key_of(const weft_lowered *l, const weft_program *p, int from, int64_t micro)
-{
-    const int64_t what[] = {l->graph->config.mode, p - l->programs, from,
-                            weft_program_like(p, micro)};
-    return weft_hash_bytes(0, what, sizeof what);
-}
+/* ---- spans that the device keeps: what they wait for, and who for them, lies outside ---- */
 
 /* The first queue waits for all others; forks: what they get comes behind what it has. */
 static weft_status gather_queues(weft_run *run, bool forks, weft_error *err)
@@ -261,7 +250,7 @@ weft_status weft_streams_begin(weft_run *run, const weft_lowered *l, const weft_
     q->kept = span;
     s = s ? s : gather_queues(run, false, err);
     s = s ? s
-          : run->plan->device->begin(run->plan->device_self, key_of(l, p, from, task->micro_batch),
+          : run->plan->device->begin(run->plan->device_self, weft_walk_key(&q->walk, from),
                                      replayed, err);
     return s || *replayed ? s : gather_queues(run, true, err);
 }

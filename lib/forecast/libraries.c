@@ -111,15 +111,11 @@ static bool add_kept(const weft_walk *w, weft_map *known, weft_pool *pool, int64
     const weft_program *p = w->step.program;
     weft_captured span = weft_walk_captured(w, p->n_prologue);
     for (; span.from < p->n; span = weft_walk_captured(w, span.to)) {
-        const struct {
-            const weft_instruction *first;
-            int64_t n, like;
-        } what = {&p->list[span.from], span.to - span.from,
-                  weft_program_like(p, w->step.task->micro_batch)};
+        const uint64_t key = weft_walk_key(w, span.from);
         const size_t before = known->n;
-        if (!weft_map_set(known, pool, &what, sizeof what, known))
+        if (!weft_map_set(known, pool, &key, sizeof key, known))
             return false;
-        *instructions += known->n > before ? what.n : 0;
+        *instructions += known->n > before ? span.to - span.from : 0;
     }
     return true;
 }

@@ -2,6 +2,8 @@
 /* The order of a list, and where queues meet in it. Uploads wait for nobody. */
 #include "compile/program/walk.h"
 
+#include <weft/random.h>
+
 /* A prologue stands before the body of the task before it; behind it, if that makes what prologues
  * read. The host waits behind a stretch of the list. */
 enum { FIRST, AHEAD, BODY, BEHIND, OVER, PHASES };
@@ -43,11 +45,12 @@ weft_captured weft_walk_captured(const weft_walk *w, int from)
 {
     enum { LEAST = 3 }; /* fewer cost the host no more one by one */
     const weft_program *p = w->step.program;
+    const bool all = w->communicates;
     for (; w->keeps && from < p->n; from++) {
         int alone = from, to = from;
         bool forks = false;
-        for (; to < p->n && repeats(&p->list[to], w->communicates); to++) {
-            forks = forks || (w->communicates && p->list[to].queue != WEFT_QUEUE_COMPUTE);
+        for (; to < p->n && (all || alone == to) && repeats(&p->list[to], all); to++) {
+            forks = forks || (all && p->list[to].queue != WEFT_QUEUE_COMPUTE);
             alone += alone == to && goes_on(p->list, from, to);
         }
         to = forks ? to : alone;
@@ -55,6 +58,13 @@ weft_captured weft_walk_captured(const weft_walk *w, int from)
             return (weft_captured){from, to, forks};
     }
     return (weft_captured){p->n, p->n, false};
+}
+
+uint64_t weft_walk_key(const weft_walk *w, int from)
+{
+    const int64_t what[] = {w->l->graph->config.mode, w->step.program - w->l->programs, from,
+                            weft_program_like(w->step.program, w->step.task->micro_batch)};
+    return weft_hash_bytes(0, what, sizeof what);
 }
 
 static int next_task(const weft_walk *w, int i)

@@ -47,9 +47,10 @@ typedef struct weft_captured {
 void weft_walk_init(weft_walk *walk, const weft_lowered *l, weft_part first, weft_part last);
 /* Goes on to the next step; false: there is none. */
 bool weft_walk_next(weft_walk *walk);
-/* Of the step, which is a body, the next span that begins at this instruction or behind it; none:
- * it begins behind the last one. */
+/* Of the step, a body, the next span from this instruction on; none: it begins behind all. */
 weft_captured weft_walk_captured(const weft_walk *walk, int from);
+/* The span's that begins there: the same for the same places in memory, in slots as well. */
+uint64_t weft_walk_key(const weft_walk *walk, int from);
 /* All queues have been put in step, whatever the plan says. */
 void weft_walk_meet(weft_walk *walk);
 
